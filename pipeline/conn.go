@@ -1,0 +1,56 @@
+package pipeline
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"sync/atomic"
+	"syscall"
+	"time"
+)
+
+// dialer opens connections that can tell whether a failed write had sent anything.
+func dialer(network, addr string, timeout time.Duration) func(context.Context, string, string) (net.Conn, error) {
+	d := net.Dialer{Timeout: timeout, KeepAlive: 30 * time.Second}
+	return func(ctx context.Context, _, _ string) (net.Conn, error) {
+		c, err := d.DialContext(ctx, network, addr)
+		if err != nil {
+			return nil, err
+		}
+		sys, ok := c.(syscall.Conn)
+		if !ok {
+			return nil, fmt.Errorf("connection to %s has no file descriptor", addr)
+		}
+		return &conn{Conn: c, raw: sys}, nil
+	}
+}
+
+// conn marks a write error with errNotWritten when nothing has left since the last reply: such a batch was certainly
+// not executed.
+type conn struct {
+	net.Conn
+	raw  syscall.Conn
+	sent atomic.Bool // bytes have been written since the last read
+}
+
+// SyscallConn lets go-redis peek whether an idle connection was closed by the server.
+func (c *conn) SyscallConn() (syscall.RawConn, error) { return c.raw.SyscallConn() }
+
+func (c *conn) Write(b []byte) (int, error) {
+	n, err := c.Conn.Write(b)
+	if n > 0 {
+		c.sent.Store(true)
+	}
+	if err != nil && !c.sent.Load() {
+		err = fmt.Errorf("%w: %w", errNotWritten, err)
+	}
+	return n, err
+}
+
+func (c *conn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	if n > 0 {
+		c.sent.Store(false)
+	}
+	return n, err
+}

@@ -1,0 +1,27 @@
+// Package pipeline is a round-trip discipline for Redis.
+//
+// Everything one request asks of Redis before it may go on is declared on a [Batch]; declaring does no I/O, and the
+// first Get on any of its handles sends all of it as one pipeline, at most once, within the backend's deadline.
+// Everything that requests write afterwards is declared on a [Writes]; when it is closed, a [Deferred] queue sends it,
+// with whatever else is waiting, as one pipeline that nobody waits for, and repeats it until Redis has answered.
+//
+// # Sent at most once
+//
+// A request batch is never resent after it may have been executed: go-redis' own retries are off. A second try is made
+// only where the reply proves that nothing ran (NOSCRIPT and its like, see [NotExecuted]) or where the connection
+// failed before a byte was written.
+//
+// # Applied exactly once
+//
+// A deferred write must be safe to repeat, because a lost reply means that it is sent again. Commands that set a value
+// are. For everything else there is [Writes.Once]: a script that gets the process' writer id and a sequence number and
+// does nothing when that number was applied before. All writes of a process leave in one order.
+//
+// # Each reply is judged alone
+//
+// A failing command reaches only its owner. The error of the pipeline as a whole is never looked at: go-redis returns
+// the first one, and a harmless nil reply hides a NOSCRIPT or a WRONGTYPE behind it.
+//
+// The package knows nothing of what the commands are for. It imports go-redis, miniredis for the in-process store, and
+// client_golang for its metrics.
+package pipeline

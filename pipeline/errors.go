@@ -1,0 +1,66 @@
+package pipeline
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// ErrUnavailable is what a handle returns when Redis did not answer its command: refused, cut, too late, or not asked
+// because the breaker is open. errors.Is finds it; the cause is wrapped.
+var ErrUnavailable = errors.New("redis is unavailable")
+
+// ErrNil is the reply of a command about a key that is not there.
+var ErrNil = redis.Nil
+
+// errNotWritten marks a connection that failed before a byte of the batch left this process.
+var errNotWritten = errors.New("nothing was written")
+
+// unavailable wraps a transport error.
+func unavailable(err error) error { return fmt.Errorf("%w: %w", ErrUnavailable, err) }
+
+// notExecuted lists the replies by which a server says that it did not run a command, with where it stands in Redis.
+var notExecuted = []string{
+	"NOSCRIPT ",    // the script is not in the cache
+	"LOADING ",     // the data set is still being read
+	"READONLY ",    // a replica after a failover
+	"MASTERDOWN ",  // a replica without its master
+	"CLUSTERDOWN ", // no slot map
+	"MOVED ", "ASK ", "TRYAGAIN ",
+	"MISCONF ", // writes are stopped because snapshots fail
+	"OOM ",     // full, and the policy is noeviction; judged before the first command of a script
+}
+
+// NotExecuted says whether err is a reply that proves that the command was not executed, so that sending it once more
+// cannot apply it twice.
+func NotExecuted(err error) bool {
+	if !isReply(err) {
+		return false
+	}
+	for _, p := range notExecuted {
+		if strings.HasPrefix(err.Error(), p) {
+			return true
+		}
+	}
+	return false
+}
+
+// isReply says whether err was sent by the server, so that the command was answered.
+func isReply(err error) bool {
+	var reply redis.Error
+	return errors.As(err, &reply)
+}
+
+// neverSent says whether err proves that no byte of the batch reached the server.
+func neverSent(err error) bool {
+	if errors.Is(err, errNotWritten) {
+		return true
+	}
+	var op *net.OpError
+	return errors.As(err, &op) && op.Op == "dial"
+}
+
+func isNoScript(err error) bool { return isReply(err) && strings.HasPrefix(err.Error(), "NOSCRIPT ") }

@@ -1,0 +1,93 @@
+package limit
+
+import (
+	"context"
+	_ "embed"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/tollgate-proxy/tollgate/pipeline"
+)
+
+var (
+	//go:embed admit.lua
+	admitSource string
+	//go:embed settle.lua
+	settleSource string
+	//go:embed renew.lua
+	renewSource string
+
+	admitScript  = pipeline.NewScript("admit", admitSource)
+	settleScript = pipeline.NewScript("settle", settleSource)
+	renewScript  = pipeline.NewScript("renew", renewSource)
+)
+
+// The life of a lease, and how often the process that holds it renews it.
+const (
+	leaseTime  = 30 * time.Second
+	renewEvery = 10 * time.Second
+)
+
+// Limiter reserves and settles on one Redis. It is safe for concurrent use.
+type Limiter struct {
+	prefix    string
+	streamMax int64
+	denyB     string // what a broken budget key means to the script
+	denyR     string
+	offset    atomic.Int64 // Redis' clock minus this process', in ns, as the last reply showed it
+	holder    holder
+	now       func() time.Time
+	clock     func() int64 // tests set it: unix ms that stand for the server's clock
+}
+
+// Options of a Limiter.
+type Options struct {
+	Prefix string
+	// StreamMax is how many spend records each of the streams keeps.
+	StreamMax int64
+	// DenyBudgets and DenyRates refuse a request whose counters of that kind cannot be read; else they are passed over.
+	DenyBudgets, DenyRates bool
+	Now                    func() time.Time // nil: time.Now
+}
+
+// New makes a limiter.
+func New(opt Options) *Limiter {
+	l := &Limiter{prefix: opt.Prefix, streamMax: opt.StreamMax, denyB: policy(opt.DenyBudgets), denyR: policy(opt.DenyRates), now: opt.Now}
+	if l.now == nil {
+		l.now = time.Now
+	}
+	l.holder.grants = map[string]*Grant{}
+	return l
+}
+
+func policy(deny bool) string {
+	if deny {
+		return "deny"
+	}
+	return "allow"
+}
+
+// Load brings the scripts into the server's cache.
+func (l *Limiter) Load(ctx context.Context, b *pipeline.Backend) error {
+	return b.Load(ctx, admitScript, settleScript, renewScript)
+}
+
+// Now is the time by Redis' clock, as far as this process knows it.
+func (l *Limiter) Now() time.Time { return l.now().Add(time.Duration(l.offset.Load())) }
+
+// instant is the first argument of scripts that need the time: empty for the server's own clock.
+func (l *Limiter) instant() string {
+	if l.clock == nil {
+		return ""
+	}
+	return strconv.FormatInt(l.clock(), 10)
+}
+
+// observe learns Redis' clock from a reply. A reply is late by up to a trip, so only a real difference counts.
+func (l *Limiter) observe(redisMs int64) {
+	offset := time.UnixMilli(redisMs).Sub(l.now())
+	if d := offset - time.Duration(l.offset.Load()); d > 50*time.Millisecond || d < -50*time.Millisecond {
+		l.offset.Store(int64(offset))
+	}
+}

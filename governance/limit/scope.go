@@ -1,0 +1,206 @@
+package limit
+
+import (
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/tollgate-proxy/tollgate/governance/config"
+)
+
+// The kinds of scopes, in the order in which a refusal of a budget is named.
+const (
+	KindKey        = "key"
+	KindTeam       = "team"
+	KindDeployment = "deployment"
+)
+
+var kindRank = map[string]int{KindKey: 0, KindTeam: 1, KindDeployment: 2}
+
+// Scope is whoever limits belong to, made ready for the scripts. It is made once for a configuration and is safe for
+// concurrent use.
+type Scope struct {
+	Kind, ID   string
+	Home       string // the hash tag its keys share
+	Budgets    []*Budget
+	RPM        *Limit
+	TPM        *Limit
+	Parallel   *Limit
+	Counts     config.TPMCounts
+	MaxRequest *config.MaxRequest
+
+	has    string   // which of the hashes b and r and the leases l it keeps
+	keys   []string // in that order
+	static []any    // its arguments to admit.lua, but for the budgets
+
+	rpmFull atomic.Pointer[memory]
+	last    atomic.Pointer[remainder]
+	share   share
+}
+
+// Limit is a rate or a number of slots.
+type Limit struct {
+	Limit int64
+	Audit bool // counts and reports, never refuses
+}
+
+// Budget is an amount per period of one scope.
+type Budget struct {
+	Unit   config.Unit
+	Amount int64 // nano-dollars, tokens or requests
+	Per    config.Period
+	Audit  bool
+	Soft   bool
+
+	loc    *time.Location
+	field  string // its fields in the hash begin with this
+	static [3]any
+	span   atomic.Pointer[span]
+	spent  atomic.Pointer[memory]
+}
+
+// Owner says whose limits a scope is made from.
+type Owner struct {
+	Kind, ID string
+	Home     string
+	Limits   config.Limits
+	Enforce  config.Enforce // of the scope, already inherited; it stands for limits that say nothing
+	Zone     *time.Location
+	Order    int  // of a deployment
+	Track    bool // keep the rate window even without limits, because a strategy compares it
+	Bare     bool // make a scope even when nothing is counted
+}
+
+// NewScope makes a scope ready; it returns nil when nothing of it is counted.
+func NewScope(prefix string, o Owner) *Scope {
+	s := &Scope{Kind: o.Kind, ID: o.ID, Home: o.Home, Counts: o.Limits.TPMCounts, MaxRequest: o.Limits.MaxRequest}
+	s.RPM = newLimit(o.Limits.RPM, o.Enforce)
+	s.TPM = newLimit(o.Limits.TPM, o.Enforce)
+	s.Parallel = newLimit(o.Limits.Parallel, o.Enforce)
+	for _, b := range o.Limits.Budgets {
+		if enforce := inherit(b.Enforce, o.Enforce); enforce != config.Off {
+			s.Budgets = append(s.Budgets, newBudget(b, enforce, o.Zone))
+		}
+	}
+	base := prefix + ":{" + o.Home + "}:"
+	if len(s.Budgets) > 0 {
+		s.keep("b", base)
+	}
+	if s.RPM != nil || s.TPM != nil || o.Track {
+		s.keep("r", base)
+	}
+	if len(s.Budgets) > 0 || s.Parallel != nil {
+		s.keep("l", base)
+	}
+	s.static = []any{
+		s.has, o.Order, s.RPM.arg(), s.TPM.arg(), countsArg(s.Counts), s.Parallel.arg(), len(s.Budgets),
+	}
+	if s.has == "" && s.MaxRequest == nil && !o.Bare {
+		return nil
+	}
+	return s
+}
+
+func (s *Scope) keep(what, base string) {
+	s.has += what
+	s.keys = append(s.keys, base+what+":"+s.Kind+":"+s.ID)
+}
+
+func inherit(own, above config.Enforce) config.Enforce {
+	if own != config.Inherit {
+		return own
+	}
+	return above
+}
+
+func newLimit(r *config.Rate, above config.Enforce) *Limit {
+	if r == nil {
+		return nil
+	}
+	switch inherit(r.Enforce, above) {
+	case config.Off:
+		return nil
+	case config.Audit:
+		return &Limit{Limit: r.Limit, Audit: true}
+	default:
+		return &Limit{Limit: r.Limit}
+	}
+}
+
+// arg is the limit as admit.lua takes it.
+func (l *Limit) arg() string {
+	switch {
+	case l == nil:
+		return ""
+	case l.Audit:
+		return strconv.FormatInt(l.Limit, 10) + ":a"
+	default:
+		return strconv.FormatInt(l.Limit, 10) + ":b"
+	}
+}
+
+func newBudget(b config.Budget, enforce config.Enforce, loc *time.Location) *Budget {
+	x := &Budget{Unit: b.Unit, Amount: b.Amount, Per: b.Per, Audit: enforce == config.Audit, Soft: b.Soft, loc: loc}
+	unit := string(b.Unit[0]) // u, t or r
+	x.field = unit + string(b.Per)
+	mode := ":b"
+	switch {
+	case x.Soft:
+		// Counters of its own: a soft budget may stand beside a hard one of the same unit and period.
+		x.field += "soft"
+		mode = ":s"
+	case x.Audit:
+		mode = ":a"
+	}
+	x.static = [3]any{x.field, unit, strconv.FormatInt(b.Amount, 10) + mode}
+	return x
+}
+
+// spanAt is the budget's period at t, from memory while that lasts.
+func (b *Budget) spanAt(t time.Time) *span {
+	ms := t.UnixMilli()
+	if s := b.span.Load(); s != nil && ms >= s.start && ms < s.end {
+		return s
+	}
+	s := spanAt(b.Per, b.loc, t)
+	b.span.Store(s)
+	return s
+}
+
+func countsArg(c config.TPMCounts) string {
+	switch c {
+	case config.CountUncached:
+		return "u"
+	case config.CountInput:
+		return "i"
+	case config.CountOutput:
+		return "o"
+	default:
+		return "t"
+	}
+}
+
+// HasBudget says whether the scope has a budget in dollars that can refuse: such a scope needs a price.
+func (s *Scope) HasBudget() bool {
+	for _, b := range s.Budgets {
+		if b.Unit == config.USD && !b.Soft {
+			return true
+		}
+	}
+	return false
+}
+
+// appendArgs adds the scope's arguments to admit.lua at the instant t.
+func (s *Scope) appendArgs(args []any, t time.Time) []any {
+	args = append(args, s.static...)
+	for _, b := range s.Budgets {
+		args = append(args, b.static[:]...)
+		args = append(args, b.spanAt(t).args[:]...)
+	}
+	return args
+}
+
+// Uncounted stands among the candidates for a deployment that counts nothing: it always has room.
+func Uncounted(id string, order int) *Scope {
+	return NewScope("", Owner{Kind: KindDeployment, ID: id, Order: order, Bare: true})
+}

@@ -103,7 +103,7 @@ func NewScope(prefix string, o Owner) *Scope {
 
 func (s *Scope) keep(what, base string) {
 	s.has += what
-	s.keys = append(s.keys, base+what+":"+s.Kind+":"+s.ID)
+	s.keys = append(s.keys, base+what+":"+s.Kind+":"+safe(s.ID))
 }
 
 func inherit(own, above config.Enforce) config.Enforce {

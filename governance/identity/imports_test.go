@@ -1,0 +1,24 @@
+package identity
+
+import (
+	"go/build"
+	"strings"
+	"testing"
+)
+
+// TestImports keeps doc.go true: of tollgate, only config and refusal.
+func TestImports(t *testing.T) {
+	t.Parallel()
+	pkg, err := build.ImportDir(".", 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const module = "github.com/tollgate-proxy/tollgate/"
+	for _, path := range pkg.Imports {
+		switch name, ours := strings.CutPrefix(path, module); {
+		case !ours, name == "governance/config", name == "governance/refusal":
+		default:
+			t.Errorf("imports %s", path)
+		}
+	}
+}

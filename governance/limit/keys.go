@@ -1,0 +1,25 @@
+package limit
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+)
+
+// Home is the hash tag of the Redis keys of what belongs together, so that Redis Cluster keeps them in one slot: a
+// tenant's scopes, a model's deployments. The letter of the kind stands first, for an org and a team may have the same id.
+func Home(kind, id string) string { return kind[:1] + ":" + safe(id) }
+
+// safe is an id that can stand in a Redis key: a brace would end a hash tag early, and some ids are a client's to
+// choose, so one that is long or has any unusual byte is replaced by its hash.
+func safe(id string) string {
+	ok := len(id) > 0 && len(id) <= 64
+	for i := 0; ok && i < len(id); i++ {
+		c := id[i]
+		ok = c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '-' || c == '_' || c == '.'
+	}
+	if ok {
+		return id
+	}
+	sum := sha256.Sum256([]byte(id))
+	return "#" + hex.EncodeToString(sum[:16])
+}

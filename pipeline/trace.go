@@ -23,7 +23,7 @@ const (
 type Trip struct {
 	N        uint64        `json:"n"` // counts all trips of the process
 	At       time.Time     `json:"at"`
-	Duration time.Duration `json:"duration_ns"`
+	Duration time.Duration `json:"duration_ns,format:nano"`
 	Kind     Kind          `json:"kind"`
 	Caller   string        `json:"caller"` // the request; for deferred trips the number of commands says more
 	Commands []Command     `json:"commands"`

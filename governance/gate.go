@@ -1,0 +1,166 @@
+package governance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/tollgate-proxy/tollgate/governance/config"
+	"github.com/tollgate-proxy/tollgate/governance/ledger"
+	"github.com/tollgate-proxy/tollgate/governance/limit"
+	"github.com/tollgate-proxy/tollgate/governance/price"
+	"github.com/tollgate-proxy/tollgate/pipeline"
+)
+
+// Options of a Gate.
+type Options struct {
+	Config   *config.Config
+	Counters *pipeline.Backend // counters, leases, spend streams and cached answers
+	Metrics  *Metrics
+	Log      *slog.Logger
+	Now      func() time.Time // nil: time.Now
+}
+
+// Gate decides on calls and settles them. It is safe for concurrent use.
+type Gate struct {
+	backend  *pipeline.Backend
+	deferred *pipeline.Deferred
+	limiter  *limit.Limiter
+	prices   *price.Table
+	metrics  *Metrics
+	log      *slog.Logger
+	learned  learned
+	totals   ledger.Totals
+	now      func() time.Time
+	random   func(n int) int
+
+	policy   atomic.Pointer[policy]
+	replicas atomic.Int64
+	draining atomic.Bool
+
+	mu    sync.Mutex
+	calls int
+	idle  chan struct{} // closed when draining and no call is left
+
+	stop    context.CancelFunc
+	stopped sync.WaitGroup
+}
+
+// New makes a gate and starts its upkeep; Close ends it.
+func New(opt Options) (*Gate, error) {
+	table, err := price.Builtin()
+	if err != nil {
+		return nil, fmt.Errorf("price table: %w", err)
+	}
+	g := &Gate{
+		backend: opt.Counters, prices: table, metrics: opt.Metrics, log: opt.Log, now: opt.Now, random: rand.IntN,
+		idle: make(chan struct{}),
+	}
+	if g.now == nil {
+		g.now = time.Now
+	}
+	if g.metrics == nil {
+		g.metrics = NewMetrics()
+	}
+	if g.log == nil {
+		g.log = slog.New(slog.DiscardHandler)
+	}
+	cfg := opt.Config
+	g.limiter = limit.New(limit.Options{
+		Prefix: cfg.Redis.Prefix, StreamMax: max(cfg.Ledger.StreamMax/spendStreams, 1), Now: opt.Now,
+		DenyBudgets: cfg.Redis.OnFailure.Budgets != "allow", DenyRates: cfg.Redis.OnFailure.Rates != "allow",
+	})
+	if err := g.Apply(cfg); err != nil {
+		return nil, err
+	}
+	g.replicas.Store(1)
+	g.deferred = pipeline.NewDeferred(opt.Counters, pipeline.DeferredOptions{Log: g.log})
+	g.metrics.watch(g)
+	ctx, cancel := context.WithCancel(context.Background())
+	g.stop = cancel
+	g.stopped.Go(func() { g.upkeep(ctx) })
+	return g, nil
+}
+
+// spendStreams is over how many streams spend records are spread.
+const spendStreams = 16
+
+// Apply puts another configuration in force for the calls that begin from now on. Calls under way keep the one they
+// began with. Settings of the process (listeners, the store) stay as they were at the start.
+func (g *Gate) Apply(cfg *config.Config) error {
+	p, err := newPolicy(cfg, g.prices)
+	if err != nil {
+		return err
+	}
+	g.policy.Store(p)
+	return nil
+}
+
+// Ready says why the gate should not be sent requests; nil means it should.
+func (g *Gate) Ready(ctx context.Context) error {
+	if g.draining.Load() {
+		return errors.New("draining")
+	}
+	if err := g.backend.Ping(ctx); err != nil {
+		return err
+	}
+	return g.backend.CheckMemoryPolicy(ctx)
+}
+
+// Totals are what this process has settled so far.
+func (g *Gate) Totals() ledger.Sum { return g.totals.Sum() }
+
+// MaxBody is the longest request body that is read, in bytes.
+func (g *Gate) MaxBody() int64 { return g.policy.Load().cfg.Defaults.MaxBody }
+
+// begin counts a call in; it fails when the gate is draining.
+func (g *Gate) begin() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.draining.Load() {
+		return false
+	}
+	g.calls++
+	return true
+}
+
+func (g *Gate) end() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.calls--
+	if g.calls == 0 && g.draining.Load() {
+		close(g.idle)
+	}
+}
+
+// Drain refuses new calls and returns when those under way have ended, or ctx has.
+func (g *Gate) Drain(ctx context.Context) error {
+	g.mu.Lock()
+	if !g.draining.Swap(true) && g.calls == 0 {
+		close(g.idle)
+	}
+	left := g.calls
+	g.mu.Unlock()
+	select {
+	case <-g.idle:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("%d calls were still running: %w", left, ctx.Err())
+	}
+}
+
+// Close sends what is still to be written and ends the upkeep. It reports writes that Redis did not take before ctx
+// ended.
+func (g *Gate) Close(ctx context.Context) error {
+	g.stop()
+	g.stopped.Wait()
+	if left := g.deferred.Drain(ctx); left > 0 {
+		return fmt.Errorf("%d deferred writes were not answered by redis and are lost", left)
+	}
+	return nil
+}

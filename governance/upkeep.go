@@ -1,0 +1,33 @@
+package governance
+
+import (
+	"context"
+	"time"
+)
+
+// upkeep renews leases and keeps count of the live replicas until ctx ends.
+func (g *Gate) upkeep(ctx context.Context) {
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	loaded := g.limiter.Load(ctx, g.backend) == nil
+	answering := true
+	for n := 0; ; n++ {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		is := g.backend.Answering()
+		back := is && !answering // after an outage every lease is renewed at once: Redis may have lost them
+		answering = is
+		if back || !loaded {
+			loaded = g.limiter.Load(ctx, g.backend) == nil
+		}
+		g.limiter.Renew(g.deferred, back)
+		if n%10 == 0 || back {
+			if live, err := g.limiter.Replicas(ctx, g.backend, g.deferred.Writer()); err == nil {
+				g.replicas.Store(live)
+			}
+		}
+	}
+}

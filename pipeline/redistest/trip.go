@@ -1,0 +1,124 @@
+package redistest
+
+import (
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// argKept is how much of each argument a Trip keeps, in bytes: keys and numbers whole, a script or a cached answer cut.
+const argKept = 256
+
+// Trip is one round trip: the client sends one or more commands, then the server replies. A pipeline is one trip however
+// many commands it carries, and so is a transaction sent at once.
+type Trip struct {
+	// Conn numbers the client's connection, from 1 in the order of acceptance.
+	Conn int
+	// Commands are the commands as sent, name first in the client's own letter case, each argument cut to 256 bytes.
+	Commands [][]string
+	// At is when the first command was read whole.
+	At time.Time
+	// Bytes is the size of the commands on the wire; ReplyBytes that of the replies passed on so far.
+	Bytes, ReplyBytes int
+	// Done says that every command was answered and the answers were passed on.
+	Done bool
+}
+
+// handshake says whether a command belongs to setting up a connection, and so to no request.
+func handshake(cmd []string) bool {
+	if len(cmd) == 0 {
+		return true
+	}
+	switch strings.ToUpper(cmd[0]) {
+	case "HELLO", "AUTH", "SELECT", "READONLY", "READWRITE", "QUIT":
+		return true
+	case "CLIENT":
+		if len(cmd) < 2 {
+			return false
+		}
+		switch strings.ToUpper(cmd[1]) {
+		case "SETINFO", "SETNAME", "MAINT_NOTIFICATIONS", "ID":
+			return true
+		}
+	}
+	return false
+}
+
+// streaming says whether a command turns its connection into one that carries messages instead of replies.
+func streaming(cmd []string) bool {
+	if len(cmd) == 0 {
+		return false
+	}
+	switch strings.ToUpper(cmd[0]) {
+	case "SUBSCRIBE", "PSUBSCRIBE", "SSUBSCRIBE", "MONITOR", "PSYNC":
+		return true
+	}
+	return false
+}
+
+// record is everything a proxy has seen. It is safe for concurrent use.
+type record struct {
+	mu    sync.Mutex
+	trips []*Trip
+	// last is when a byte was last read from either side.
+	last time.Time
+}
+
+// touch notes that bytes passed.
+func (r *record) touch() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.last = time.Now()
+}
+
+// command adds a command of a connection: to the open trip, or to a new one when open is nil.
+func (r *record) command(conn int, open *Trip, cmd []string, size int) *Trip {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if open == nil {
+		open = &Trip{Conn: conn, At: time.Now()}
+		r.trips = append(r.trips, open)
+	}
+	open.Commands = append(open.Commands, cmd)
+	open.Bytes += size
+	return open
+}
+
+// reply adds the size of a reply to a trip, and ends it with its last one.
+func (r *record) reply(open *Trip, size int, last bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	open.ReplyBytes += size
+	open.Done = open.Done || last
+}
+
+// snapshot copies the trips that carry a command of a request (or, reversed, those that only set a connection up).
+func (r *record) snapshot(handshakes bool) []Trip {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var trips []Trip
+	for _, trip := range r.trips {
+		onlySetUp := !slices.ContainsFunc(trip.Commands, func(cmd []string) bool { return !handshake(cmd) })
+		if onlySetUp == handshakes {
+			copied := *trip
+			copied.Commands = slices.Clone(trip.Commands)
+			trips = append(trips, copied)
+		}
+	}
+	return trips
+}
+
+// idle is how long no byte has passed.
+func (r *record) idle() time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return time.Since(r.last)
+}
+
+// reset forgets all trips. One that is open goes on uncounted.
+func (r *record) reset() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.trips = nil
+}

@@ -1,0 +1,211 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"google.golang.org/grpc"
+
+	"github.com/tollgate-proxy/tollgate/envoy"
+	"github.com/tollgate-proxy/tollgate/extproc"
+	"github.com/tollgate-proxy/tollgate/governance"
+	"github.com/tollgate-proxy/tollgate/governance/config"
+	"github.com/tollgate-proxy/tollgate/pipeline"
+)
+
+// tripsKept is how many of the newest trips to Redis /debug/trips shows.
+const tripsKept = 256
+
+// app is one tollgate process: the filter with all that it serves.
+type app struct {
+	cfg      *config.Config
+	log      *slog.Logger
+	backend  *pipeline.Backend
+	tracer   *pipeline.Tracer
+	gate     *governance.Gate
+	xds      *envoy.Server // nil: not served
+	registry *prometheus.Registry
+	grpc     []*grpc.Server
+	http     []*http.Server
+	failed   chan error // the first server that ended by itself
+	draining atomic.Bool
+}
+
+// addresses are where an app listens; "" leaves a server out.
+type addresses struct {
+	extproc, xds, health, admin string
+}
+
+// newApp makes the store, the gate and the servers, and starts to listen. On an error nothing is left running.
+func newApp(cfg *config.Config, at addresses, log *slog.Logger) (a *app, err error) {
+	a = &app{
+		cfg: cfg, log: log, tracer: pipeline.NewTracer(tripsKept), registry: prometheus.NewRegistry(),
+		failed: make(chan error, 4),
+	}
+	defer func() {
+		if err != nil {
+			a.abort()
+		}
+	}()
+	if a.backend, err = openStore(cfg, a.tracer); err != nil {
+		return nil, err
+	}
+	if a.backend.Embedded() {
+		log.Info("using the in-process store: nothing is kept across restarts, and nothing is shared with other processes")
+	}
+	metrics := governance.NewMetrics()
+	if a.gate, err = governance.New(governance.Options{Config: cfg, Counters: a.backend, Metrics: metrics, Log: log}); err != nil {
+		return nil, err
+	}
+	a.registry.MustRegister(a.tracer, metrics, collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	if err := a.serveGRPC(at); err != nil {
+		return nil, err
+	}
+	if err := a.serveHTTP("health", at.health, a.healthHandler()); err != nil {
+		return nil, err
+	}
+	return a, a.serveHTTP("admin", at.admin, a.debugHandler())
+}
+
+func openStore(cfg *config.Config, tracer *pipeline.Tracer) (*pipeline.Backend, error) {
+	if cfg.Redis.URL == "" {
+		return pipeline.OpenEmbedded(pipeline.EmbeddedOptions{Evictable: cfg.Redis.Prefix + ":c:", Tracer: tracer})
+	}
+	return pipeline.Open(pipeline.Options{
+		URL: cfg.Redis.URL, Username: cfg.Redis.Username, Password: cfg.Redis.Password, Deadline: cfg.Redis.Deadline,
+		Eval: cfg.Redis.Scripts == "eval", Tracer: tracer,
+	})
+}
+
+// serveGRPC starts the filter, and the xDS server where it is wanted.
+func (a *app) serveGRPC(at addresses) error {
+	options := append(envoy.ServerOptions(a.cfg.Defaults.MaxBody),
+		// A window of a piece of body, so that the next one is on its way while this one is read.
+		grpc.InitialWindowSize(1<<20), grpc.InitialConnWindowSize(16<<20))
+	filter := grpc.NewServer(options...)
+	extproc.New(a.gate, a.log).Register(filter)
+	if err := a.serve("extproc", at.extproc, filter); err != nil {
+		return err
+	}
+	if at.xds == "" {
+		return nil
+	}
+	a.xds = envoy.NewServer(a.log, envoy.Options{})
+	if err := a.xds.Update(a.cfg); err != nil {
+		return err
+	}
+	server := grpc.NewServer(options...)
+	a.xds.Register(server)
+	return a.serve("xds", at.xds, server)
+}
+
+func (a *app) serve(name, address string, s *grpc.Server) error {
+	l, err := listen(name, address)
+	if err != nil {
+		return err
+	}
+	a.grpc = append(a.grpc, s)
+	go func() {
+		if err := s.Serve(l); err != nil && !errors.Is(err, grpc.ErrServerStopped) {
+			a.failed <- fmt.Errorf("%s server: %w", name, err)
+		}
+	}()
+	return nil
+}
+
+func (a *app) serveHTTP(name, address string, h http.Handler) error {
+	if address == "" {
+		return nil
+	}
+	l, err := listen(name, address)
+	if err != nil {
+		return err
+	}
+	s := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second, ErrorLog: slog.NewLogLogger(a.log.Handler(), slog.LevelWarn)}
+	a.http = append(a.http, s)
+	go func() {
+		if err := s.Serve(l); err != nil && !errors.Is(err, http.ErrServerClosed) {
+			a.failed <- fmt.Errorf("%s server: %w", name, err)
+		}
+	}()
+	return nil
+}
+
+// apply puts a changed configuration in force.
+func (a *app) apply(cfg *config.Config) {
+	if len(cfg.NotYet) > 0 {
+		a.log.Error("new configuration refused, the old one stays: it sets what is not built yet", "key", cfg.NotYet[0].Key, "line", cfg.NotYet[0].Line)
+		return
+	}
+	if err := a.gate.Apply(cfg); err != nil {
+		a.log.Error("new configuration refused, the old one stays", "error", err)
+		return
+	}
+	if a.xds != nil {
+		if err := a.xds.Update(cfg); err != nil {
+			a.log.Error("envoy keeps its old configuration", "error", err)
+		}
+	}
+}
+
+// shutdown ends the app: not ready, no new streams, those under way finish within the grace period, then everything
+// that is still to be written is.
+func (a *app) shutdown(grace time.Duration) error {
+	a.draining.Store(true)
+	ctx, cancel := context.WithTimeout(context.Background(), grace)
+	defer cancel()
+	if a.xds != nil {
+		a.xds.Close()
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for _, s := range a.grpc {
+			s.GracefulStop()
+		}
+	}()
+	var errs []error
+	select {
+	case <-done:
+	case <-ctx.Done():
+		errs = append(errs, fmt.Errorf("requests were still running after %s and were cut", grace))
+		for _, s := range a.grpc {
+			s.Stop()
+		}
+		<-done
+	}
+	// Streams that were cut end at once; their settlements are still to leave.
+	ctx, cancel = context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	errs = append(errs, a.gate.Drain(ctx), a.gate.Close(ctx))
+	for _, s := range a.http {
+		errs = append(errs, s.Close())
+	}
+	return errors.Join(append(errs, a.backend.Close())...)
+}
+
+// abort ends an app that did not come up.
+func (a *app) abort() {
+	for _, s := range a.grpc {
+		s.Stop()
+	}
+	for _, s := range a.http {
+		_ = s.Close()
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if a.gate != nil {
+		_ = a.gate.Close(ctx)
+	}
+	if a.backend != nil {
+		_ = a.backend.Close()
+	}
+}

@@ -1,0 +1,13 @@
+package main
+
+import "github.com/spf13/cobra"
+
+func newBench() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "bench",
+		Short: "Measure tollgate itself",
+		Args:  noArgs,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	return cmd
+}

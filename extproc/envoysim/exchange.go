@@ -51,8 +51,9 @@ func get(h [][2]string, name string) string {
 type Upstream func(*Request) *Answer
 
 // Exchange sends one request through an ext_proc server and, unless the server answers itself, through the upstream. It
-// returns what the client gets, and closes the stream as Envoy does.
-func Exchange(ctx context.Context, c extprocv3.ExternalProcessorClient, r Request, up Upstream) (*Answer, error) {
+// returns what the client gets, and closes the stream as Envoy does. answered, when given, is called when the client has
+// the last byte and the stream is still open.
+func Exchange(ctx context.Context, c extprocv3.ExternalProcessorClient, r Request, up Upstream, answered ...func()) (*Answer, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	s, err := c.Process(ctx)
@@ -61,10 +62,16 @@ func Exchange(ctx context.Context, c extprocv3.ExternalProcessorClient, r Reques
 	}
 	x := &exchange{stream: s}
 	sent, answer, err := x.request(r)
-	if err != nil || answer != nil {
-		return answer, err
+	if err == nil && answer == nil {
+		answer, err = x.response(up(sent))
 	}
-	return x.response(up(sent))
+	if err != nil {
+		return nil, err
+	}
+	for _, f := range answered {
+		f()
+	}
+	return answer, x.end()
 }
 
 type exchange struct {
@@ -138,13 +145,18 @@ func (x *exchange) response(a *Answer) (*Answer, error) {
 			return nil, fmt.Errorf("unexpected mutation %T", b)
 		}
 	}
+	return out, nil
+}
+
+// end closes the stream and waits until the server has done so too.
+func (x *exchange) end() error {
 	if err := x.stream.CloseSend(); err != nil {
-		return nil, err
+		return err
 	}
 	if _, err := x.stream.Recv(); err != nil && !errors.Is(err, io.EOF) {
-		return nil, fmt.Errorf("end of stream: %w", err)
+		return fmt.Errorf("end of stream: %w", err)
 	}
-	return out, nil
+	return nil
 }
 
 func immediate(r *extprocv3.ImmediateResponse) *Answer {

@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/tollgate-proxy/tollgate/pipeline/redistest"
+	"github.com/tollgate-proxy/tollgate/pipeline/tripcount"
 )
 
 // counted is a warm client of a real Redis through a proxy that has forgotten the handshake.
@@ -24,7 +25,7 @@ func counted(t *testing.T) (*redistest.Server, *redistest.Proxy, *redis.Client) 
 }
 
 // commands are the commands of each trip, joined.
-func commands(trips []redistest.Trip) []string {
+func commands(trips []tripcount.Trip) []string {
 	var all []string
 	for _, trip := range trips {
 		var words []string

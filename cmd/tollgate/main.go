@@ -68,6 +68,13 @@ key, budgets, rate limits and cache, picks the deployment, and afterwards settle
   tollgate check --config FILE          is the configuration right, and what does it say?`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return nil
+			}
+			return usageError{fmt.Errorf("unknown command %q; see tollgate --help", args[0])}
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	root.AddCommand(newRun(), newServe(), newCheck(), newEnvoy(), newBench())

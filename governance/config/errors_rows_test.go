@@ -8,7 +8,7 @@ func TestModelProblems(t *testing.T) {
 		return "models:\n- name: m\n  deployments:\n  - {name: d, url: 'https://api.openai.com', dialect: openai, " + rest + "}\n"
 	}
 	address := func(url string) string {
-		return "models:\n- name: m\n  deployments:\n  - {name: d, dialect: openai, price: {input: 0}, url: '" + url + "'}\n"
+		return "models:\n- name: m\n  deployments:\n  - {name: d, dialect: openai, price: {input: 0, output: 0}, url: '" + url + "'}\n"
 	}
 	checkProblems(t, []problem{
 		{"nothing required is there", "models: [{}]\n", "1: models[0]: name is required\n1: models[0]: deployments is required: nothing serves this model"},
@@ -38,8 +38,8 @@ func TestModelProblems(t *testing.T) {
 		{"weight with a fraction", deployment("weight: 1.5"), "4: models[0].deployments[0].weight: must be a whole number such as 600: digits only, no fraction, exponent, sign or separator"},
 		{"rpm in two places", deployment("rpm: 5, limits: {rpm: 6}"), "4: models[0].deployments[0].rpm: stands in limits too; one of the two must go"},
 		{"rpm with a fraction", deployment("rpm: 1.9"), "4: models[0].deployments[0].rpm: must be a whole number such as 600: digits only, no fraction, exponent, sign or separator"},
-		{"negative price", deployment("price: {input: -1}"), "4: models[0].deployments[0].price.input: must not be negative"},
-		{"price of nothing", deployment("price: {}"), "4: models[0].deployments[0].price: needs input or output"},
+		{"negative price", deployment("price: {input: -1, output: 1}"), "4: models[0].deployments[0].price.input: must not be negative"},
+		{"price of nothing", deployment("price: {}"), "4: models[0].deployments[0].price: needs input and output; 0 is a price"},
 		{"price factor", deployment("price_factor: 0"), "4: models[0].deployments[0].price_factor: must be a plain decimal such as 0.82, above 0, at most 1000, with at most six decimals"},
 		{"empty credential", deployment("credential: ''"), "4: models[0].deployments[0].credential: is empty"},
 		{"no scheme", address("api.openai.com/v1"), "4: models[0].deployments[0].url: must begin with http:// or https://"},
@@ -55,8 +55,8 @@ func TestModelProblems(t *testing.T) {
 		{"group named as an alias", modelM + "access_groups:\n  mm: [m]\n", `3: access_groups.mm: is an alias of model "m" too; one of the two must be renamed`},
 		{"group of nothing", modelM + "access_groups: {g: [n]}\n", `2: access_groups.g[0]: "n" is no model, alias or access group; did you mean "m"?`},
 		{"group in a group", modelM + "access_groups: {g: [m], h: [g]}\n", `2: access_groups.h[0]: "g" is an access group; models are needed here`},
-		{"price row", "prices:\n  openai/x: {input: 0.15, outptu: 1}\n", `2: prices.openai/x.outptu: unknown key; did you mean "output"?`},
-		{"price row without a price", "prices:\n  openai/x: {cache_read: 1}\n", "2: prices.openai/x: needs input or output"},
+		{"price row", "prices:\n  openai/x: {input: 0.15, output: 1, outptu: 1}\n", `2: prices.openai/x.outptu: unknown key; did you mean "output"?`},
+		{"price row without a price", "prices:\n  openai/x: {cache_read: 1}\n", "2: prices.openai/x: needs input and output; 0 is a price"},
 		{"provider id", "providers: {'a b': {}}\n", "1: providers.a b: the name must be 1 to 64 letters, digits, '.', '_' or '-'"},
 	})
 }

@@ -135,7 +135,7 @@ func TestNoErrorShowsASecret(t *testing.T) {
 		"redis: {password: |" + secret + "\n", "redis: {url: 'redis://h', password: |" + secret + "\n",
 		"redis:\n  password: |" + secret + "\n", "redis:\n  password: \"" + secret, "redis:\n  password: " + secret + ": x: y\n",
 		"redis:\n  password: " + secret + "\n   url: x\n", "redis: [" + secret + "]", "redis: " + secret,
-		"models: [{name: a, deployments: [{name: d, dialect: openai, url: 'https://u:" + secret + "@h', price: {input: " + secret + "}}]}]",
+		"models: [{name: a, deployments: [{name: d, dialect: openai, url: 'https://u:" + secret + "@h', price: {input: " + secret + ", output: 0}}]}]",
 		"models: [{name: a, deployments: [{name: d, dialect: openai, url: 'https://h', credential: \"a b\\n" + secret + "\"}]}]",
 		"keys: [{id: \"${S}\"}]", "keys: [{id: a, secret: " + secret + "}, {id: b, secret: " + secret + "}]", "keys: [{id: a, secret: x, team: \"${S}\"}]",
 		"keys: [{id: a, secret_sha256: " + secret + "}]", "keys: [{id: a, secret: x, expires: " + secret + "}]", "tls: {cert: " + secret + "}",

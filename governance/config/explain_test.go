@@ -72,7 +72,7 @@ func TestWarnings(t *testing.T) {
 - name: m
   deployments:
   - {name: a, url: "http://127.0.0.1:8000/v1", dialect: openai}
-  - {name: b, url: "http://127.0.0.1:8000/v1", dialect: openai, price: {input: 0}}
+  - {name: b, url: "http://127.0.0.1:8000/v1", dialect: openai, price: {input: 0, output: 0}}
   - {name: c, url: "http://127.0.0.1:8000/v1", dialect: openai, provider: opanai}
   - {name: d, url: "http://127.0.0.1:8000/v1", dialect: openai, provider: mine}
   - {name: e, url: "http://127.0.0.1:8000/v1", dialect: openai, model: priced}
@@ -80,7 +80,7 @@ func TestWarnings(t *testing.T) {
   - {name: f, url: "https://api.openai.com/v1", dialect: openai}
 teams:
 - {id: t, cache: {ttl: 5m}}
-prices: {priced: {input: 1}, mine/m: {input: 1}, openai/gpt-x: {input: 1}}
+prices: {priced: {input: 1, output: 1}, mine/m: {input: 1, output: 1}, openai/gpt-x: {input: 1, output: 1}}
 redis: {username: u}
 `, nil)
 	golden(t, "warnings", lines(c.Warnings))

@@ -23,8 +23,8 @@ func loadDir(t *testing.T, files map[string]string) (*Config, string) {
 func TestIncludeJoins(t *testing.T) {
 	t.Parallel()
 	c, problems := loadDir(t, map[string]string{
-		"main.yaml":     "include: ['conf.d/*.yaml', 'none/*.yaml', 'conf.d/a.yaml']\nteams: [{id: main}]\nprices: {openai/m: {input: 1}}\n",
-		"conf.d/a.yaml": "version: 1\nteams: [{id: a}]\nkeys: [{id: ka, secret: 'file:key', team: b}]\nprices: {openai/a: {input: 2}}\n",
+		"main.yaml":     "include: ['conf.d/*.yaml', 'none/*.yaml', 'conf.d/a.yaml']\nteams: [{id: main}]\nprices: {openai/m: {input: 1, output: 1}}\n",
+		"conf.d/a.yaml": "version: 1\nteams: [{id: a}]\nkeys: [{id: ka, secret: 'file:key', team: b}]\nprices: {openai/a: {input: 2, output: 1}}\n",
 		"conf.d/b.yaml": "include: [deeper/*.yml]\nteams: [{id: b}]\n",
 		// The including file's folder counts, and a circle of includes ends.
 		"conf.d/deeper/c.yml": "include: ['../*.yaml', '../../main.yaml']\norgs: [{id: c}]\n",
@@ -60,7 +60,7 @@ func TestIncludeProblems(t *testing.T) {
 		},
 		{
 			"one price in two files",
-			map[string]string{"main.yaml": "include: ['*.yml']\nprices:\n  openai/m: {input: 1}\n", "x.yml": "prices:\n  openai/m: {input: 1}\n"},
+			map[string]string{"main.yaml": "include: ['*.yml']\nprices:\n  openai/m: {input: 1, output: 1}\n", "x.yml": "prices:\n  openai/m: {input: 1, output: 1}\n"},
 			`x.yml:2: prices.openai/m: price "openai/m" stands twice; first in main.yaml:3`,
 		},
 		{

@@ -33,7 +33,6 @@ var notYet = []unbuilt{
 	// callers
 	{key: "auth.mode", except: []string{"required"}},
 	{key: "auth.jwt"},
-	{key: "identity.end_user"},
 	{key: "identity.tags"},
 	{key: "routing", except: []string{"tollgate"}},
 	{key: "endpoints.realtime", except: []string{"false"}},

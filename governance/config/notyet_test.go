@@ -32,7 +32,7 @@ func TestNotYet(t *testing.T) {
 		{"second redis", "redis:\n  url: redis://h\n  cache_url: redis://h2\n", []string{"3 redis.cache_url"}},
 		{"settings", "routing: envoy\nauth: {mode: optional}\ncache: {merge_misses: true}\nledger: {retention: 30d}\nendpoints: {realtime: {max_session: 30m}}\n",
 			[]string{"1 routing", "2 auth.mode", "3 cache.merge_misses", "4 ledger.retention", "5 endpoints.realtime"}},
-		{"deployment as built", deployment("rpm: 5, tpm: 5, weight: 2, order: 2, price_factor: 0.5, limits: {parallel: 5}, credential: envoy, stream_usage: false, price: {input: 0}"), nil},
+		{"deployment as built", deployment("rpm: 5, tpm: 5, weight: 2, order: 2, price_factor: 0.5, limits: {parallel: 5}, credential: envoy, stream_usage: false, price: {input: 0, output: 0}"), nil},
 		{"deployment", deployment("region: eu, credential: client, limits: {budgets: [{usd: 1, per: day}]}"),
 			[]string{"1 models[0].deployments[0].region", "1 models[0].deployments[0].credential", "1 models[0].deployments[0].limits.budgets"}},
 		{"a secret that reads client", deployment("credential: env:CLIENT"), nil},

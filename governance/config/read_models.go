@@ -179,8 +179,9 @@ func (d *decoder) price(n *node) *Price {
 	s.money("cache_write_1h", &p.CacheWrite1h)
 	s.money("cache_write_12h", &p.CacheWrite12h)
 	s.money("reasoning", &p.Reasoning)
-	if n.kind == mappingNode && s.n.get("input") == nil && s.n.get("output") == nil {
-		d.fail(n, "needs input or output")
+	// A price left out would be a price of nothing: 0 has to be said.
+	if n.kind == mappingNode && (s.n.get("input") == nil || s.n.get("output") == nil) {
+		d.fail(n, "needs input and output; 0 is a price")
 	}
 	s.done()
 	return p

@@ -1,0 +1,48 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"time"
+)
+
+// benchRedis is the address of a Redis to measure on: the one given, else a redis-server started here. stop ends it.
+func benchRedis(ctx context.Context, url string) (addr string, stop func(), err error) {
+	if url != "" {
+		addr, err = redisAddress(url)
+		return addr, func() {}, err
+	}
+	binary, err := exec.LookPath("redis-server")
+	if err != nil {
+		return "", nil, errors.New("no redis-server on PATH to measure on: install one (Debian: apt-get install redis-server) or give --redis URL")
+	}
+	dir, err := os.MkdirTemp("", "tollgate-")
+	if err != nil {
+		return "", nil, fmt.Errorf("directory for redis: %w", err)
+	}
+	socket := filepath.Join(dir, "redis.sock")
+	// Without a port, so that none can be taken; without persistence.
+	cmd := exec.CommandContext(ctx, binary, "--port", "0", "--unixsocket", socket, "--save", "", "--appendonly", "no", "--dir", dir)
+	if err := cmd.Start(); err != nil {
+		_ = os.RemoveAll(dir)
+		return "", nil, fmt.Errorf("start redis-server: %w", err)
+	}
+	stop = func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+		_ = os.RemoveAll(dir)
+	}
+	for range 200 {
+		if c, err := net.Dial("unix", socket); err == nil {
+			return "unix:" + socket, stop, c.Close()
+		}
+		time.Sleep(25 * time.Millisecond)
+	}
+	stop()
+	return "", nil, errors.New("redis-server did not come up within 5 s")
+}

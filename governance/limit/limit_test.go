@@ -20,7 +20,8 @@ type bench struct {
 	client   *redis.Client // for a look behind the scripts; nil on the embedded store
 	limiter  *Limiter
 	deferred *pipeline.Deferred
-	ms       int64
+	ms       int64 // Redis' clock
+	lag      int64 // of this process' clock behind it
 	n        int
 }
 
@@ -58,7 +59,7 @@ func newBench(t *testing.T, backend *pipeline.Backend) *bench {
 	})
 	b.limiter = New(Options{
 		Prefix: "tg", StreamMax: 1000, DenyBudgets: true, DenyRates: true,
-		Now: func() time.Time { return time.UnixMilli(b.ms) },
+		Now: func() time.Time { return time.UnixMilli(b.ms - b.lag) },
 	})
 	b.limiter.clock = func() int64 { return b.ms }
 	if err := b.limiter.Load(t.Context(), backend); err != nil {
@@ -392,5 +393,35 @@ func TestWrongTypeReachesOnlyItsOwner(t *testing.T) {
 		}
 		b.settle(v.Grant, Ending{Nano: 1})
 		b.want("tg:{h}:b:key:k", map[string]string{"uday.s": "1", "uday.r": "0"})
+	})
+}
+
+// The caller names the next period too, so that a clock that lags over the end of one costs no second trip.
+func TestLaggingClockCostsNoTrip(t *testing.T) {
+	onBoth(t, func(b *bench) {
+		key := scope(KindKey, "k", config.Limits{Budgets: []config.Budget{usd(100, config.Minute)}})
+		b.lag = 3_000
+		granted(b, b.reserve(b.costing(60), key)) // learns how far the clocks are apart
+		b.ms += 60_001
+		b.lag = 6_000
+		batch := b.backend.Batch("test")
+		v, err := b.limiter.Reserve(batch, Ask{Demand: b.costing(100), Scopes: []*Scope{key}}).Get(b.Context())
+		if err != nil {
+			b.Fatal(err)
+		}
+		granted(b, v)
+		if batch.Trips() != 1 {
+			b.Errorf("%d trips, want 1", batch.Trips())
+		}
+		b.ms += 300_000
+		b.lag = 300_000 // more than a period apart: it is told the time, and asks again
+		batch = b.backend.Batch("test")
+		if v, err = b.limiter.Reserve(batch, Ask{Demand: b.costing(100), Scopes: []*Scope{key}}).Get(b.Context()); err != nil {
+			b.Fatal(err)
+		}
+		granted(b, v)
+		if batch.Trips() != 2 {
+			b.Errorf("%d trips, want 2", batch.Trips())
+		}
 	})
 }

@@ -33,7 +33,9 @@ const (
 // limits, usage-based routing and a Redis response cache.
 func cases() []shape {
 	different := func(key, model string, stream bool) func(int) envoysim.Request {
-		return func(n int) envoysim.Request { return chat(key, model, stream, fmt.Sprintf("question %d to %s, streaming %t", n, model, stream)) }
+		return func(n int) envoysim.Request {
+			return chat(key, model, stream, fmt.Sprintf("question %d to %s, streaming %t", n, model, stream))
+		}
 	}
 	same := func(stream bool) func(int) envoysim.Request {
 		return func(int) envoysim.Request { return chat(governedKey, "usage", stream, "the same question") }

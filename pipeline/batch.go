@@ -94,8 +94,10 @@ func (b *Batch) send(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), b.backend.deadline)
 	defer cancel()
 	b.trip(ctx, KindRequest, sent)
-	if again := b.retry(sent); len(again) > 0 && ctx.Err() == nil {
-		b.trip(ctx, KindAgain, again)
+	if ctx.Err() == nil { // else the commands keep the errors they have: nothing would answer them any more
+		if again := b.retry(sent); len(again) > 0 {
+			b.trip(ctx, KindAgain, again)
+		}
 	}
 	b.backend.breaker.report(answered(sent), time.Now())
 }

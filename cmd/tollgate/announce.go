@@ -16,7 +16,7 @@ func (l *local) announce(w io.Writer) {
 	if l.demo == nil {
 		key, model = "$TOLLGATE_KEY", firstModel(l)
 	}
-	gateway := reachable(l.cfg.Gateway.Address)
+	gateway := reachable(l.gateway)
 	fmt.Fprintf(w, "curl http://%s/v1/chat/completions -H 'Content-Type: application/json' -H %s -d '{\"model\": %q, \"messages\": [{\"role\": \"user\", \"content\": \"Hello\"}]}'\n\n",
 		gateway, quoteHeader(key), model)
 	fmt.Fprintf(w, "  gateway   http://%s\n", gateway)
@@ -29,8 +29,8 @@ func (l *local) announce(w io.Writer) {
 		store = "redis"
 	}
 	fmt.Fprintf(w, "  store     %s\n", store)
-	fmt.Fprintf(w, "  health    http://%s/readyz and /metrics\n", reachable(l.cfg.Listen.Health))
-	fmt.Fprintf(w, "  trips     http://%s/debug/trips\n", reachable(l.cfg.Listen.Admin))
+	fmt.Fprintf(w, "  health    http://%s/readyz and /metrics\n", reachable(l.app.bound["health"]))
+	fmt.Fprintf(w, "  trips     http://%s/debug/trips\n", reachable(l.app.bound["admin"]))
 	fmt.Fprintf(w, "  envoy     process %d\n\n", l.envoy.PID())
 	fmt.Fprintln(w, "Ctrl-C stops everything.")
 }

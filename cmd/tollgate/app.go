@@ -34,7 +34,8 @@ type app struct {
 	registry *prometheus.Registry
 	grpc     []*grpc.Server
 	http     []*http.Server
-	failed   chan error // the first server that ended by itself
+	bound    map[string]string // where each server really listens, by name: a port may be left to the kernel
+	failed   chan error        // the first server that ended by itself
 	draining atomic.Bool
 }
 
@@ -44,35 +45,40 @@ type addresses struct {
 }
 
 // newApp makes the store, the gate and the servers, and starts to listen. On an error nothing is left running.
-func newApp(cfg *config.Config, at addresses, log *slog.Logger) (a *app, err error) {
-	a = &app{
+func newApp(cfg *config.Config, at addresses, log *slog.Logger) (*app, error) {
+	a := &app{
 		cfg: cfg, log: log, tracer: pipeline.NewTracer(tripsKept), registry: prometheus.NewRegistry(),
-		failed: make(chan error, 4),
+		failed: make(chan error, 4), bound: map[string]string{},
 	}
-	defer func() {
-		if err != nil {
-			a.abort()
-		}
-	}()
-	if a.backend, err = openStore(cfg, a.tracer); err != nil {
+	if err := a.start(at); err != nil {
+		a.abort()
 		return nil, err
+	}
+	return a, nil
+}
+
+// start brings up the parts in order.
+func (a *app) start(at addresses) (err error) {
+	cfg, log := a.cfg, a.log
+	if a.backend, err = openStore(cfg, a.tracer); err != nil {
+		return err
 	}
 	if a.backend.Embedded() {
 		log.Info("using the in-process store: nothing is kept across restarts, and nothing is shared with other processes")
 	}
 	metrics := governance.NewMetrics()
 	if a.gate, err = governance.New(governance.Options{Config: cfg, Counters: a.backend, Metrics: metrics, Log: log}); err != nil {
-		return nil, err
+		return err
 	}
 	a.registry.MustRegister(a.tracer, metrics, collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	if err := a.serveGRPC(at); err != nil {
-		return nil, err
+		return err
 	}
 	if err := a.serveHTTP("health", at.health, a.healthHandler()); err != nil {
-		return nil, err
+		return err
 	}
-	return a, a.serveHTTP("admin", at.admin, a.debugHandler())
+	return a.serveHTTP("admin", at.admin, a.debugHandler())
 }
 
 func openStore(cfg *config.Config, tracer *pipeline.Tracer) (*pipeline.Backend, error) {
@@ -113,6 +119,7 @@ func (a *app) serve(name, address string, s *grpc.Server) error {
 		return err
 	}
 	a.grpc = append(a.grpc, s)
+	a.bound[name] = l.Addr().String()
 	go func() {
 		if err := s.Serve(l); err != nil && !errors.Is(err, grpc.ErrServerStopped) {
 			a.failed <- fmt.Errorf("%s server: %w", name, err)
@@ -131,6 +138,7 @@ func (a *app) serveHTTP(name, address string, h http.Handler) error {
 	}
 	s := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second, ErrorLog: slog.NewLogLogger(a.log.Handler(), slog.LevelWarn)}
 	a.http = append(a.http, s)
+	a.bound[name] = l.Addr().String()
 	go func() {
 		if err := s.Serve(l); err != nil && !errors.Is(err, http.ErrServerClosed) {
 			a.failed <- fmt.Errorf("%s server: %w", name, err)
@@ -145,14 +153,15 @@ func (a *app) apply(cfg *config.Config) {
 		a.log.Error("new configuration refused, the old one stays: it sets what is not built yet", "key", cfg.NotYet[0].Key, "line", cfg.NotYet[0].Line)
 		return
 	}
-	if err := a.gate.Apply(cfg); err != nil {
-		a.log.Error("new configuration refused, the old one stays", "error", err)
-		return
-	}
+	// Envoy first: the filter must not choose a deployment that Envoy does not know yet.
 	if a.xds != nil {
 		if err := a.xds.Update(cfg); err != nil {
-			a.log.Error("envoy keeps its old configuration", "error", err)
+			a.log.Error("new configuration refused, the old one stays", "error", err)
+			return
 		}
+	}
+	if err := a.gate.Apply(cfg); err != nil {
+		a.log.Error("new configuration refused, the old one stays", "error", err)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -41,13 +42,15 @@ Ctrl-C lets running requests finish, settles them, stops everything and says wha
 
 // local is everything that `run` starts beside the filter itself.
 type local struct {
-	cfg    *config.Config
-	dir    string // of the Unix sockets
-	app    *app
-	envoy  *envoy.Local
-	demo   *http.Server // nil when the configuration has deployments
-	demoAt string
-	secret string // of the demo key
+	cfg     *config.Config
+	dir     string // of the Unix sockets
+	app     *app
+	envoy   *envoy.Local
+	demo    *http.Server // nil when the configuration has deployments
+	demoAt  string
+	gateway string // where Envoy really listens
+	secret  string // of the demo key
+	output  *gated // of Envoy
 }
 
 func run(ctx context.Context, path string, stdout, stderr io.Writer) error {
@@ -116,8 +119,30 @@ func (l *local) start(ctx context.Context, log *slog.Logger, stderr io.Writer) e
 	if err != nil {
 		return fmt.Errorf("bootstrap: %w", err)
 	}
-	l.envoy, err = envoy.Start(ctx, envoy.LocalOptions{Bootstrap: boot, Gateway: l.cfg.Gateway.Address, Output: stderr})
-	return err
+	l.output = &gated{to: stderr}
+	if l.envoy, err = envoy.Start(ctx, envoy.LocalOptions{Bootstrap: boot, Gateway: l.cfg.Gateway.Address, Output: l.output}); err != nil {
+		return err
+	}
+	at, err := l.envoy.Addresses(ctx)
+	if err != nil {
+		return err
+	}
+	l.gateway = at[0]
+	return nil
+}
+
+// gated passes Envoy's log on until it is closed: what Envoy warns of while it is being stopped is no news.
+type gated struct {
+	to     io.Writer
+	closed atomic.Bool
+}
+
+// Write implements io.Writer.
+func (g *gated) Write(b []byte) (int, error) {
+	if g.closed.Load() {
+		return len(b), nil
+	}
+	return g.to.Write(b)
 }
 
 func hasDeployment(cfg *config.Config) bool {
@@ -162,6 +187,7 @@ func (l *local) stop(grace time.Duration) error {
 			errs = append(errs, l.envoy.Drain(ctx))
 		}
 		cancel()
+		l.output.closed.Store(true)
 		l.envoy.Stop()
 	}
 	if l.app != nil {

@@ -147,7 +147,7 @@ func message(name string) *extprocv3.ProcessingRequest {
 }
 
 // play sends messages in order and returns how the stream ended, and how often the request was let go.
-func (r *rig) play(names []string) (end error, released int) {
+func (r *rig) play(names []string) (released int, end error) {
 	r.Helper()
 	ctx, cancel := context.WithTimeout(r.Context(), 10*time.Second)
 	defer cancel()
@@ -164,10 +164,10 @@ func (r *rig) play(names []string) (end error, released int) {
 	for {
 		m, err := s.Recv()
 		if errors.Is(err, io.EOF) {
-			return nil, released
+			return released, nil
 		}
 		if err != nil {
-			return err, released
+			return released, err
 		}
 		if m.GetRequestHeaders().GetResponse().GetHeaderMutation() != nil {
 			released++
@@ -213,7 +213,7 @@ func TestE65MessagesInAnyOrder(t *testing.T) {
 		if tt.messages != "" {
 			names = strings.Split(tt.messages, "|")
 		}
-		end, released := r.play(names)
+		released, end := r.play(names)
 		if status.Code(end) != tt.code || released != tt.released {
 			t.Errorf("%s: ended with %v and let the request go %d times, want %s and %d", tt.name, end, released, tt.code, tt.released)
 		}

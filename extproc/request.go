@@ -20,6 +20,9 @@ func (x *session) requestHeaders(req *extprocv3.ProcessingRequest, m *extprocv3.
 		return x.immediate(reply)
 	}
 	x.call = call
+	if x.responseMode == modeNone {
+		call.Blind()
+	}
 	x.phase = awaitBody
 	if m.GetEndOfStream() { // no body message will come
 		return x.admit(false)
@@ -74,10 +77,10 @@ func (x *session) requestBody(m *extprocv3.HttpBody) error {
 
 // requestTrailers end a body whose last piece did not say that it was the last.
 func (x *session) requestTrailers() error {
-	switch {
-	case x.phase == awaitHeaders:
+	switch x.phase {
+	case awaitHeaders:
 		return outOfOrder("request trailers before headers")
-	case x.phase == awaitBody:
+	case awaitBody:
 		if err := x.admit(true); err != nil || x.phase == answered {
 			return err
 		}
@@ -127,8 +130,9 @@ func (x *session) forward(f *governance.Forward, trailers bool) error {
 	}
 }
 
-// pieceSize is the longest piece of a body that is sent in one message: Envoy recommends less than 64 KiB.
-const pieceSize = 64<<10 - 1
+// pieceSize is the longest piece of a body that is sent in one message. Pieces below 64 KiB, as Envoy's documentation
+// recommends, took a 1 MiB body about 1.3 times as long (envoy.BenchmarkBodyModes).
+const pieceSize = 256 << 10
 
 // streamBody sends a body in full-duplex mode.
 func (x *session) streamBody(body []byte, last bool) error {

@@ -22,9 +22,6 @@ func (x *session) responseHeaders(req *extprocv3.ProcessingRequest, m *extprocv3
 	h := headers(m.GetHeaders().GetHeaders())
 	code, _ := strconv.Atoi(h.first(":status"))
 	a := x.call.Answered(code, h, isLocal(req))
-	if x.responseMode == modeNone && !m.GetEndOfStream() {
-		x.call.Blind()
-	}
 	if m.GetEndOfStream() {
 		x.call.Ended()
 	}

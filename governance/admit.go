@@ -239,7 +239,7 @@ func (c *Call) decide(ctx context.Context, admission *limit.Admission, ask limit
 	if v.Grant != nil {
 		c.grant = v.Grant
 		c.would = c.report(v.Would)
-		return nil
+		return c.withoutCounters(v)
 	}
 	if v.Busy {
 		return c.refuse(&refusal.Refusal{Reason: refusal.DeploymentsBusy, RetryAfter: max(v.Wait, time.Second)})
@@ -258,6 +258,20 @@ func (c *Call) withoutRedis(ask limit.Ask, err error) *Reply {
 	c.grant = g
 	c.gate.metrics.unleased.Inc()
 	return nil
+}
+
+// withoutCounters applies the failure policy to the counters that the grant had to pass over, and only to them.
+func (c *Call) withoutCounters(v limit.Verdict) *Reply {
+	if len(v.Broken) == 0 {
+		return nil
+	}
+	on := c.policy.cfg.Redis.OnFailure
+	denied, ok := c.gate.limiter.Passes(v.Grant, v.Broken, limit.Policy{Budgets: on.Budgets, Rates: on.Rates}, c.gate.replicas.Load())
+	if ok {
+		return nil
+	}
+	c.void = true
+	return c.refuseLimit(limit.Failure{Scope: denied.Scope, Kind: limit.FailBroken})
 }
 
 // choose takes the deployment that the grant chose.

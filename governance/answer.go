@@ -69,7 +69,8 @@ func (c *Call) keepable(h identity.Headers, sse bool) bool {
 		first(h, "content-encoding") == ""
 }
 
-// Blind tells the call that it will see nothing of the answer's body: it is charged what was reserved.
+// Blind tells the call, before it is admitted, that it will see nothing of the answer's body: it is charged what was
+// reserved, and no usage is asked for, because nobody could take it out again for a client that did not ask.
 func (c *Call) Blind() { c.answer.blind = true }
 
 func isSSE(contentType string) bool {

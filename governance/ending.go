@@ -39,7 +39,7 @@ func (c *Call) ending() ending {
 	switch {
 	case a.local || a.status < 200 || a.status > 299:
 		return ending{outcome: ledger.Failed, usage: seen.Usage}
-	case a.blind:
+	case a.blind && !a.over:
 		return ending{outcome: ledger.Complete, estimated: true, capped: true, usage: usage.Usage{
 			Input: c.demand.Input, Output: c.grant.Output * c.request.Choices,
 		}}
@@ -112,7 +112,7 @@ func (c *Call) record(e ending, cost price.Cost) *ledger.Record {
 	key := c.caller.key
 	now := c.gate.limiter.Now()
 	r := &ledger.Record{
-		ID: c.id, AdmittedAt: c.grant.At, EndedAt: now, Key: key.ID, User: key.Key.User, Tags: key.Key.Tags,
+		ID: c.id, AdmittedAt: c.grant.At, EndedAt: now, Key: key.ID, User: key.Key.User, Tags: key.Tags,
 		Endpoint: c.endpoint.Name, Stream: c.request.Stream, ModelAsked: c.request.Model, Model: c.target.Name,
 		Outcome: e.outcome, Status: c.answer.status, Estimated: e.estimated, WouldFail: c.would,
 		ListNano: cost.List, CostNano: cost.Contract, Reserved: c.grant.Reserved,

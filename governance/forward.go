@@ -22,7 +22,7 @@ type Forward struct {
 // of the client's credential.
 func (c *Call) forward(body []byte, cands []candidate) *Forward {
 	up := c.chosen
-	edits := usage.Edits{Model: c.upModel, IncludeUsage: c.request.Stream && up.StreamUsage}
+	edits := usage.Edits{Model: c.upModel, IncludeUsage: c.request.Stream && up.StreamUsage && !c.answer.blind}
 	if c.request.OutputCap == 0 && (c.grant.Output < c.demand.Want || c.policy.cfg.Defaults.EnforceOutputTokens) {
 		edits.OutputCap = c.grant.Output
 	}

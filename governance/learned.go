@@ -1,6 +1,7 @@
 package governance
 
 import (
+	"math"
 	"sync"
 
 	"github.com/tollgate-proxy/tollgate/governance/usage"
@@ -34,7 +35,7 @@ func (l *learned) input(model string, estimate int64) int64 {
 	if r == nil {
 		return estimate
 	}
-	return int64(float64(estimate)*r.input) + 1
+	return int64(math.Ceil(float64(estimate) * r.input)) // exact for a model whose estimates are right
 }
 
 // output is how many tokens a number of bytes stands for.

@@ -94,14 +94,14 @@ func (p *policy) addDeployments(m *config.Model) error {
 func (p *policy) newCaller(k *identity.Key) *caller {
 	tenant := k.Tenant()
 	c := &caller{
-		key: k, home: limit.Home(tenant.Kind, tenant.ID), access: routing.Access{Key: &k.Key.Access, KeyID: k.ID},
+		key: k, home: limit.Home(tenant.Kind, tenant.ID), access: routing.Access{Key: &k.Access, KeyID: k.ID},
 	}
 	above := p.cfg.Enforce
 	if k.Org != nil {
 		c.access.Org, c.access.OrgID = &k.Org.Access, k.Org.ID
 		above = inherit(k.Org.Enforce, above)
 	}
-	c.add(p, limit.KindKey, k.ID, k.Key.Scope, above)
+	c.add(p, limit.KindKey, k.ID, k.Scope, above)
 	if k.Team != nil {
 		c.access.Team, c.access.TeamID = &k.Team.Access, k.Team.ID
 		c.add(p, limit.KindTeam, k.Team.ID, k.Team.Scope, above)
@@ -135,7 +135,7 @@ func (p *policy) setCache(c *caller) {
 	if c.key.Org != nil {
 		ids.Org = c.key.Org.ID
 	}
-	rule := cache.RuleFor(p.cfg.Cache, team, c.key.Key.Cache)
+	rule := cache.RuleFor(p.cfg.Cache, team, c.key.Cache)
 	c.cacheTTL, c.cacheFor = rule.TTL, rule.ScopeID(ids)
 }
 

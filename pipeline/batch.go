@@ -117,7 +117,7 @@ func (b *Batch) retry(sent []*declared) []*declared {
 	var again []*declared
 	for _, d := range sent {
 		err := d.cmd.Err()
-		if err == nil || !(NotExecuted(err) || neverSent(err)) {
+		if err == nil || !NotExecuted(err) && !neverSent(err) {
 			continue
 		}
 		args := d.cmd.Args()

@@ -80,7 +80,7 @@ func (a *assembler) chunk(data []byte) error {
 	if _, err := a.dec.ReadToken(); err != nil {
 		return err
 	}
-	if _, err := a.dec.ReadToken(); err != io.EOF {
+	if _, err := a.dec.ReadToken(); !errors.Is(err, io.EOF) {
 		return errTrailing
 	}
 	return nil

@@ -79,7 +79,7 @@ func (c *canonical) request() error {
 		}
 		return fmt.Errorf("request body: %w", err)
 	}
-	if _, err := c.dec.ReadToken(); err != io.EOF {
+	if _, err := c.dec.ReadToken(); !errors.Is(err, io.EOF) {
 		return errors.New("request body: data after the JSON object")
 	}
 	return nil

@@ -52,7 +52,7 @@ func parseNode(data []byte) (*node, error) {
 	if n.kind != '{' {
 		return nil, errNoObject
 	}
-	if _, err := dec.ReadToken(); err != io.EOF {
+	if _, err := dec.ReadToken(); !errors.Is(err, io.EOF) {
 		return nil, errTrailing
 	}
 	return n, nil

@@ -13,7 +13,7 @@
 --        each limit being '' (none) or '<limit>:<b block | a audit>'
 --        then n times: field, unit (u t r), amount:mode ('' mode s: never refuses), period, start, end, next period, next end
 -- Reply {'ok', output tokens a choice, now, reserved nano-dollars, candidate (0: none asked for), bucket,
---        lease members, use of each scope, audit failures, expired leases, broken keys}
+--        lease members, use of each scope, audit failures, expired leases, {scope, b r or l} of broken keys}
 --       {'no', now, failures}   {'busy', now, wait in ms, failures of candidates}   {'clock', now}
 --   use      {requests in the window, tokens in the window, live leases, then per budget: spent, reserved, period, end}
 --   failure  {scope from 1, kind (b budget, p parallel, r rpm, t tpm, x broken), budget from 1, used, reserved, limit, reset or wait in ms}
@@ -202,7 +202,7 @@ local function read(index)
     s.l = take_key()
     local v = redis.pcall('ZCOUNT', s.l, '(' .. int(now), '+inf')
     if is_error(v) then
-      broken[#broken + 1] = { index, 'l' }
+      broken[#broken + 1] = { index, 'l', s }
       s.l = nil
       s.parallel = nil
     else
@@ -291,7 +291,8 @@ local function add(s, out, reserved, tag)
     for _, b in ipairs(s.budgets) do
       local a = amount_of(b.unit, out)
       if b.unit == 'u' then a = reserved end
-      b.r = b.r + a
+      -- Only a lease gives a reservation back: where there is none, nothing is reserved.
+      if s.l then b.r = b.r + a end
       member = member .. '|' .. b.field .. ':' .. b.period .. ':' .. int(a)
       if b.rolled then
         fresh = true
@@ -335,7 +336,9 @@ local function add(s, out, reserved, tag)
   if not s.l then return '' end
   s.live = s.live + 1
   redis.call('ZADD', s.l, int(now + lease), member)
-  redis.call('PEXPIRE', s.l, int(lease + 1000))
+  -- A lease that nobody settles must outlast its time: only what is found run out can be given back and recorded. The set
+  -- is gone with its last member, so it stays as long as the hash whose reservation it holds at the least.
+  if string.find(member, '|%w+:0:%d') then redis.call('PERSIST', s.l) else redis.call('PEXPIRE', s.l, int(DAY35)) end
   return member
 end
 
@@ -368,6 +371,8 @@ local out = want
 for _, x in ipairs(broken) do
   local policy = ARGV[14]
   if x[2] == 'b' then policy = ARGV[13] end
+  -- The leases hold what the budgets reserve: both kinds have a say.
+  if x[2] == 'l' and #x[3].budgets > 0 and ARGV[13] == 'deny' then policy = 'deny' end
   if policy == 'deny' then no[#no + 1] = { x[1], 'x', 0, '0', '0', '0', '0' } end
 end
 for _, s in ipairs(scopes) do out = compare(s, no, would, out) end
@@ -439,4 +444,6 @@ for i, c in ipairs(cands) do
     uses[nscopes + 1] = use(c)
   end
 end
-return { 'ok', int(out), int(now), int(reserved), chosen, int(bucket), members, uses, would, gone, broken }
+local passed = {}
+for i, x in ipairs(broken) do passed[i] = { x[1], x[2] } end
+return { 'ok', int(out), int(now), int(reserved), chosen, int(bucket), members, uses, would, gone, passed }

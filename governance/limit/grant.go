@@ -29,7 +29,6 @@ type Grant struct {
 	members []string // lease member by scope, "" without a lease
 	periods [][]string
 	leased  bool
-	local   bool      // let through by Local: holds a slot of each scope's share
 	renewed time.Time // guarded by the holder
 }
 
@@ -72,12 +71,16 @@ func (a *Admission) granted(r reader) (Verdict, error) {
 		g.members[i] = members.list(i).str()
 		g.leased = g.leased || g.members[i] != ""
 		g.Uses[i], g.periods[i] = readUse(s, uses.list(i))
-		s.last.Store(&remainder{at: a.limiter.now(), use: &g.Uses[i]})
+		s.share.begin()
+	}
+	broken := a.broken(r.list(10), scopes)
+	for i, s := range scopes {
+		if !broken.of(s) {
+			s.last.Store(&remainder{at: a.limiter.now(), use: &g.Uses[i]})
+		}
 	}
 	a.limiter.holder.hold(g, a.limiter.now())
-	return Verdict{
-		Grant: g, Would: a.failures(r.list(8), now), Lost: lost(r.list(9)), Broken: r.list(10).len(),
-	}, nil
+	return Verdict{Grant: g, Would: a.failures(r.list(8), now), Lost: lost(r.list(9)), Broken: broken}, nil
 }
 
 func readUse(s *Scope, r reader) (Use, []string) {
@@ -135,10 +138,8 @@ type Ending struct {
 func (g *Grant) Settle(w *pipeline.Writes, e Ending) {
 	l := g.limiter
 	l.holder.release(g)
-	if g.local {
-		for _, s := range g.scopes {
-			s.share.end()
-		}
+	for _, s := range g.scopes {
+		s.share.end()
 	}
 	home := "none"
 	if len(g.scopes) > 0 {

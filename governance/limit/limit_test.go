@@ -388,8 +388,8 @@ func TestWrongTypeReachesOnlyItsOwner(t *testing.T) {
 		b.limiter.denyR = "allow"
 		v = b.reserve(b.costing(1), key)
 		granted(b, v)
-		if v.Broken != 1 {
-			b.Errorf("broken = %d", v.Broken)
+		if len(v.Broken) != 1 {
+			b.Errorf("broken = %v", v.Broken)
 		}
 		b.settle(v.Grant, Ending{Nano: 1})
 		b.want("tg:{h}:b:key:k", map[string]string{"uday.s": "1", "uday.r": "0"})

@@ -46,7 +46,8 @@ type Options struct {
 	Prefix string
 	// StreamMax is how many spend records each of the streams keeps.
 	StreamMax int64
-	// DenyBudgets and DenyRates refuse a request whose counters of that kind cannot be read; else they are passed over.
+	// DenyBudgets and DenyRates refuse a request whose counters of that kind cannot be read; else they are passed over,
+	// and Passes decides.
 	DenyBudgets, DenyRates bool
 	Now                    func() time.Time // nil: time.Now
 }

@@ -20,7 +20,7 @@ type share struct {
 	minute   int64 // of the counts, since the epoch
 	requests int64
 	tokens   int64
-	live     int64
+	live     int64 // in flight in this process, whoever granted them
 	nano     int64 // granted against the budgets since base
 	total    int64 // tokens granted against the budgets since base
 	count    int64 // requests granted against the budgets since base
@@ -44,7 +44,6 @@ func (l *Limiter) Local(ask Ask, p Policy, replicas int64) (g *Grant, denied Fai
 		}
 	}
 	g = l.Unleased(ask.Demand, ask.Scopes)
-	g.local = true
 	return g, Failure{}, true
 }
 
@@ -152,6 +151,13 @@ func (s *Scope) giveBackLocal(d Demand) {
 	h.nano -= d.Amount(config.USD)
 	h.total -= d.Amount(config.Tokens)
 	h.count--
+}
+
+// begin counts a request in that Redis granted: it holds its slot also when Redis goes away.
+func (h *share) begin() {
+	h.mu.Lock()
+	h.live++
+	h.mu.Unlock()
 }
 
 // end frees the slot of a request that ended.

@@ -13,6 +13,7 @@ else
   now = tonumber(t[1]) * 1000 + math.floor(tonumber(t[2]) / 1000)
 end
 local lease = tonumber(ARGV[2])
+local DAY35 = '3024000000' -- how long a set of leases is kept, as in admit.lua
 local function int(n) return string.format('%.0f', n) end
 local back = 0
 local key = 0
@@ -26,9 +27,12 @@ for i = 1, tonumber(ARGV[3]) do
   end
   key = key + 1
   local l = KEYS[key]
-  local was = redis.call('ZSCORE', l, member)
-  redis.call('ZADD', l, int(now + lease), member)
-  redis.call('PEXPIRE', l, int(lease + 1000))
+  local was = redis.pcall('ZSCORE', l, member)
+  local wrong = type(was) == 'table' -- a key of the wrong type; the other scopes' leases are renewed all the same
+  if not wrong then
+    redis.call('ZADD', l, int(now + lease), member)
+    if string.find(member, '|%w+:0:%d') then redis.call('PERSIST', l) else redis.call('PEXPIRE', l, DAY35) end
+  end
   if not was then
     back = back + 1
     if b then

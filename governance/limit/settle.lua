@@ -11,7 +11,9 @@
 --
 -- `reserved` moves only together with its lease member. A settlement whose lease ran out still charges; one admitted
 -- before the counter was made does not (the ledger has it); none makes a counter.
-if tonumber(ARGV[2]) <= (tonumber(redis.call('GET', KEYS[1])) or 0) then return 0 end
+local last = redis.pcall('GET', KEYS[1])
+if type(last) == 'table' then last = '0' end -- a key of the wrong type; SET replaces it
+if tonumber(ARGV[2]) <= (tonumber(last) or 0) then return 0 end
 redis.call('SET', KEYS[1], ARGV[2], 'PX', 3024000000)
 local key = 1
 local arg = 7

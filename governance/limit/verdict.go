@@ -15,7 +15,7 @@ type Verdict struct {
 	Wait     time.Duration
 	Would    []Failure // limits under audit that would have refused
 	Lost     []Lost    // leases found to have run out
-	Broken   int       // counters that could not be read and were passed over by policy
+	Broken   Broken    // counters of the granted scopes that could not be read and were passed over
 }
 
 // FailureKind says which limit of a scope refused.

@@ -23,8 +23,6 @@ type candidate struct {
 	up    *upstream
 	model string
 	row   price.Row
-	fixed int64
-	perM  int64
 }
 
 // Admit decides on the whole request: it returns how to send it on, or the whole answer. It waits for Redis once.
@@ -82,7 +80,7 @@ func (c *Call) candidates(dst []candidate) ([]candidate, *Reply) {
 		if !ok && (c.policy.cfg.Defaults.Unpriced == "deny" || c.policy.cfg.Defaults.Unpriced == "deny_budgeted" && c.caller.budgeted) {
 			continue
 		}
-		dst = append(dst, candidate{up: up, model: l.UpstreamModel, row: row})
+		dst = append(dst, candidate{up: up, model: l.UpstreamModel, row: row.ForTier(c.request.ServiceTier)})
 	}
 	if len(dst) == 0 {
 		return nil, c.refuse(&refusal.Refusal{Reason: refusal.Unpriced, Param: "model"})
@@ -107,23 +105,19 @@ func (c *Call) estimate(cands []candidate) {
 		ID: c.id, Note: c.caller.key.ID, Input: c.gate.learned.input(c.target.Name, req.InputTokens),
 		Want: req.OutputCap, Least: req.OutputCap, Choices: req.Choices,
 	}
-	most := int64(0) // the largest answer any candidate can give; 0 when one of them is not known
+	most, known := int64(0), true // the largest answer that any candidate can give
 	for i := range cands {
 		k := &cands[i]
-		k.fixed, k.perM = k.row.Reserve(d.Input)
-		d.Fixed, d.PerMNano = max(d.Fixed, k.fixed), max(d.PerMNano, k.perM)
-		if n := c.policy.prices.MaxOutput(k.up.Provider, k.model); i == 0 || n == 0 || most != 0 {
-			most = max(most, n)
-			if n == 0 {
-				most = 0
-			}
-		}
+		fixed, perM := k.row.Reserve(d.Input)
+		d.Fixed, d.PerMNano = max(d.Fixed, fixed), max(d.PerMNano, perM)
+		n := c.policy.prices.MaxOutput(k.up.Provider, k.model)
+		most, known = max(most, n), known && n > 0
 	}
 	if d.Want == 0 {
 		d.Want = c.policy.cfg.Defaults.OutputTokens
 		d.Least = min(leastOutput, d.Want)
 	}
-	if most > 0 {
+	if known {
 		d.Want, d.Least = min(d.Want, most), min(d.Least, most)
 	}
 	c.demand = d
@@ -173,6 +167,8 @@ func (c *Call) ask(ctx context.Context, cands []candidate) *Reply {
 	batch := c.gate.backend.Batch(c.id)
 	scopes, counting := c.counting(cands)
 	ask := limit.Ask{Demand: c.demand, Scopes: c.caller.scopes, Candidates: scopes, Usage: c.target.Model.Strategy == "usage"}
+	on := c.policy.cfg.Redis.OnFailure
+	ask.DenyBudgets, ask.DenyRates = on.Budgets == "deny", on.Rates == "deny"
 	var admission *limit.Admission
 	if counting {
 		admission = c.gate.limiter.Reserve(batch, ask)

@@ -91,7 +91,7 @@ func (c *Call) cost(e ending) price.Cost {
 	if c.chosen == nil || e.outcome == ledger.CacheHit {
 		return price.Cost{}
 	}
-	cost := c.row.Cost(e.usage)
+	cost := c.row.ForTier(e.tier).Cost(e.usage)
 	if e.capped && cost.Contract > c.grant.Reserved && c.grant.Reserved > 0 {
 		cost.Contract = c.grant.Reserved
 	}

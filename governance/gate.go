@@ -73,7 +73,6 @@ func New(opt Options) (*Gate, error) {
 	cfg := opt.Config
 	g.limiter = limit.New(limit.Options{
 		Prefix: cfg.Redis.Prefix, StreamMax: max(cfg.Ledger.StreamMax/spendStreams, 1), Now: opt.Now,
-		DenyBudgets: cfg.Redis.OnFailure.Budgets == "deny", DenyRates: cfg.Redis.OnFailure.Rates == "deny",
 	})
 	if err := g.Apply(cfg); err != nil {
 		return nil, err

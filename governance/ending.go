@@ -13,9 +13,10 @@ import (
 type ending struct {
 	outcome   ledger.Outcome
 	usage     usage.Usage
-	estimated bool // the usage is ours, not the upstream's
-	capped    bool // never charged more than was reserved: what is not known is not guessed above it
-	void      bool // the request never was: no record
+	estimated bool   // the usage is ours, not the upstream's
+	capped    bool   // never charged more than was reserved: what is not known is not guessed above it
+	void      bool   // the request never was: no record
+	tier      string // which service tier the answer says it used; "" for the one asked for
 }
 
 // ending judges how the call ended. It is pure: all it looks at was seen before.
@@ -36,6 +37,14 @@ func (c *Call) ending() ending {
 		}
 	}
 	seen := a.reader.Result()
+	e := c.judge(seen)
+	e.tier = seen.ServiceTier
+	return e
+}
+
+// judge is the ending of a call whose upstream, or Envoy in its place, answered.
+func (c *Call) judge(seen usage.Result) ending {
+	a := &c.answer
 	switch {
 	case a.local || a.status < 200 || a.status > 299:
 		return ending{outcome: ledger.Failed, usage: seen.Usage}
@@ -91,7 +100,11 @@ func (c *Call) cost(e ending) price.Cost {
 	if c.chosen == nil || e.outcome == ledger.CacheHit {
 		return price.Cost{}
 	}
-	cost := c.row.ForTier(e.tier).Cost(e.usage)
+	row := c.row
+	if e.tier != "" {
+		row = row.ForTier(e.tier)
+	}
+	cost := row.Cost(e.usage)
 	if e.capped && cost.Contract > c.grant.Reserved && c.grant.Reserved > 0 {
 		cost.Contract = c.grant.Reserved
 	}

@@ -63,6 +63,9 @@ func (a *app) start(at addresses) (err error) {
 	if a.backend, err = openStore(cfg, a.tracer); err != nil {
 		return err
 	}
+	if err := a.backend.CheckMemoryPolicy(context.Background()); errors.Is(err, pipeline.ErrEvicts) {
+		return err // one that is away now is found out by the readiness probe
+	}
 	if a.backend.Embedded() {
 		log.Info("using the in-process store: nothing is kept across restarts, and nothing is shared with other processes")
 	}
@@ -162,7 +165,30 @@ func (a *app) apply(cfg *config.Config) {
 	}
 	if err := a.gate.Apply(cfg); err != nil {
 		a.log.Error("new configuration refused, the old one stays", "error", err)
+		return
 	}
+	if key := fixed(a.cfg, cfg); key != "" {
+		a.log.Warn("this setting takes a restart to change", "key", key)
+	}
+}
+
+// fixed names a setting that differs and belongs to the process: listeners and the store stay as they were at the start.
+func fixed(was, is *config.Config) string {
+	before, after := was.Redis, is.Redis
+	before.OnFailure, after.OnFailure = config.OnFailure{}, config.OnFailure{}
+	switch {
+	case was.Listen != is.Listen:
+		return "listen"
+	case before != after:
+		return "redis"
+	case was.Drain != is.Drain:
+		return "drain"
+	case was.Log != is.Log:
+		return "log"
+	case was.Ledger.StreamMax != is.Ledger.StreamMax:
+		return "ledger.stream_max"
+	}
+	return ""
 }
 
 // shutdown ends the app: not ready, no new streams, those under way finish within the grace period, then everything

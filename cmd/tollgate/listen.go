@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
 	"strings"
 	"syscall"
 )
@@ -11,11 +12,27 @@ import (
 // listen opens "host:port" or "unix:/path". The error is one line that names the setting.
 func listen(name, address string) (net.Listener, error) {
 	network, target := splitAddress(address)
+	if network == "unix" {
+		removeStale(target)
+	}
 	l, err := net.Listen(network, target)
 	if err != nil {
 		return nil, fmt.Errorf("listen.%s: %w", name, plainListenError(address, err))
 	}
 	return l, nil
+}
+
+// removeStale removes a socket that a process left behind when it was killed. One that somebody serves stays.
+func removeStale(path string) {
+	info, err := os.Stat(path)
+	if err != nil || info.Mode()&os.ModeSocket == 0 {
+		return
+	}
+	if c, err := net.Dial("unix", path); err == nil {
+		_ = c.Close()
+		return
+	}
+	_ = os.Remove(path) // if it cannot be, Listen says so
 }
 
 // splitAddress turns "unix:/path" or "host:port" into what net.Listen takes.

@@ -58,7 +58,7 @@ func newBench(t *testing.T, backend *pipeline.Backend) *bench {
 		_ = backend.Close()
 	})
 	b.limiter = New(Options{
-		Prefix: "tg", StreamMax: 1000, DenyBudgets: true, DenyRates: true,
+		Prefix: "tg", StreamMax: 1000,
 		Now: func() time.Time { return time.UnixMilli(b.ms - b.lag) },
 	})
 	b.limiter.clock = func() int64 { return b.ms }
@@ -88,7 +88,7 @@ func (b *bench) costing(nano int64) Demand {
 
 func (b *bench) reserve(d Demand, scopes ...*Scope) Verdict {
 	b.Helper()
-	return b.ask(Ask{Demand: d, Scopes: scopes})
+	return b.ask(Ask{Demand: d, Scopes: scopes, DenyBudgets: true, DenyRates: true})
 }
 
 func (b *bench) ask(a Ask) Verdict {
@@ -385,8 +385,7 @@ func TestWrongTypeReachesOnlyItsOwner(t *testing.T) {
 			b.Errorf("failures = %+v", v.Failures)
 		}
 		refusedBy(b, b.reserve(b.costing(1), key), FailBroken, key)
-		b.limiter.denyR = "allow"
-		v = b.reserve(b.costing(1), key)
+		v = b.ask(Ask{Demand: b.costing(1), Scopes: []*Scope{key}, DenyBudgets: true})
 		granted(b, v)
 		if len(v.Broken) != 1 {
 			b.Errorf("broken = %v", v.Broken)

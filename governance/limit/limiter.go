@@ -33,8 +33,6 @@ const (
 type Limiter struct {
 	prefix    string
 	streamMax int64
-	denyB     string // what a broken budget key means to the script
-	denyR     string
 	offset    atomic.Int64 // Redis' clock minus this process', in ns, as the last reply showed it
 	holder    holder
 	now       func() time.Time
@@ -46,15 +44,12 @@ type Options struct {
 	Prefix string
 	// StreamMax is how many spend records each of the streams keeps.
 	StreamMax int64
-	// DenyBudgets and DenyRates refuse a request whose counters of that kind cannot be read; else they are passed over,
-	// and Passes decides.
-	DenyBudgets, DenyRates bool
-	Now                    func() time.Time // nil: time.Now
+	Now       func() time.Time // nil: time.Now
 }
 
 // New makes a limiter.
 func New(opt Options) *Limiter {
-	l := &Limiter{prefix: opt.Prefix, streamMax: opt.StreamMax, denyB: policy(opt.DenyBudgets), denyR: policy(opt.DenyRates), now: opt.Now}
+	l := &Limiter{prefix: opt.Prefix, streamMax: opt.StreamMax, now: opt.Now}
 	if l.now == nil {
 		l.now = time.Now
 	}

@@ -30,7 +30,10 @@ type Ask struct {
 	Demand
 	Scopes     []*Scope // key, team, ...; none is nil
 	Candidates []*Scope // deployments by preference; empty when none of them counts anything
-	Usage      bool     // choose the candidate with the smallest share used; else the first that has room
+	// DenyBudgets and DenyRates refuse a request whose counters of that kind cannot be read; else they are passed over,
+	// and Passes decides.
+	DenyBudgets, DenyRates bool
+	Usage                  bool // choose the candidate with the smallest share used; else the first that has room
 }
 
 // Admission is a verdict to come.
@@ -57,7 +60,7 @@ func (a *Admission) declare(t time.Time) {
 		choose = "usage"
 	}
 	args = append(args, l.instant(), ask.ID, leaseTime.Milliseconds(), ask.Fixed, ask.PerMNano, ask.Want, ask.Least, ask.Choices,
-		ask.Input, len(ask.Scopes), len(ask.Candidates), ask.Note, l.denyB, l.denyR, choose)
+		ask.Input, len(ask.Scopes), len(ask.Candidates), ask.Note, policy(ask.DenyBudgets), policy(ask.DenyRates), choose)
 	for _, list := range [2][]*Scope{ask.Scopes, ask.Candidates} {
 		for _, s := range list {
 			keys = append(keys, s.keys...)

@@ -188,6 +188,7 @@ func (c *Call) ask(ctx context.Context, cands []candidate) *Reply {
 		return nil
 	}
 	raw, err := stored.Get(ctx)
+	c.trips = batch.Trips() // it grows when nothing of the call is counted
 	if err == nil {
 		return c.fromCache(raw)
 	}

@@ -48,8 +48,9 @@ test: | .build
 	environment="$$(.ci/install env)"; eval "$$environment"; \
 	$(STEP) test go test -p $(TESTJOBS) -timeout 15m $(TESTFLAGS) ./... 2>&1 | tee $(TESTLOG)
 
-bench: | .build
+bench: build
 	environment="$$(.ci/install env)"; eval "$$environment"; \
+	.build/tollgate bench roundtrips; \
 	go test -run '^$$' -bench '$(BENCH)' -benchmem -p 1 -timeout 30m $(TESTFLAGS) ./... 2>&1 | tee .build/bench.txt
 
 check: format vet lint race tidy generated

@@ -29,7 +29,7 @@ func (f *faulty) Context() context.Context { return f.ctx }
 
 func (f *faulty) Recv() (*extprocv3.ProcessingRequest, error) {
 	if f.recv++; f.recv == f.atRecv {
-		panic("in receive")
+		panic("in receive") //nolint:forbidigo // what is tested
 	}
 	if len(f.in) == 0 {
 		return nil, io.EOF
@@ -41,7 +41,7 @@ func (f *faulty) Recv() (*extprocv3.ProcessingRequest, error) {
 
 func (f *faulty) Send(m *extprocv3.ProcessingResponse) error {
 	if f.send++; f.send == f.atSend {
-		panic("in send")
+		panic("in send") //nolint:forbidigo // what is tested
 	}
 	f.out = append(f.out, m)
 	return nil

@@ -16,11 +16,11 @@ type Options struct {
 	URL      string // redis://[user[:password]@]host[:port][/db] or unix:///path?db=n
 	Username string // used when the URL has none
 	Password string // used when the URL has none
-	// Deadline is the longest that a request batch waits, its second try included. Zero means 100 ms.
+	// Deadline is the longest that a trip waits for the server to answer. Zero means 100 ms.
 	Deadline time.Duration
 	// Eval sends whole scripts, for servers that forbid EVALSHA.
 	Eval bool
-	// PoolSize is the number of connections. Zero means 32: a pipeline holds one for well under a millisecond.
+	// PoolSize is the number of connections. Zero means 8: a few trips at a time carry all requests.
 	PoolSize int
 	// Tracer sees every trip; nil traces nothing.
 	Tracer *Tracer
@@ -34,6 +34,7 @@ type Backend struct {
 	dialect  int
 	tracer   *Tracer
 	breaker  breaker
+	merger   merger
 	embedded *embedded // nil for a server
 }
 
@@ -76,7 +77,7 @@ func open(ro *redis.Options, opt Options, dialect int) *Backend {
 	ro.PoolTimeout = deadline
 	ro.PoolSize = opt.PoolSize
 	if ro.PoolSize <= 0 {
-		ro.PoolSize = 32
+		ro.PoolSize = 8
 	}
 	ro.Dialer = dialer(ro.Network, ro.Addr, ro.DialTimeout)
 	return &Backend{
@@ -101,7 +102,7 @@ func (b *Backend) Close() error {
 // Embedded says whether this is the in-process store.
 func (b *Backend) Embedded() bool { return b.embedded != nil }
 
-// Deadline is the longest that a request batch waits.
+// Deadline is the longest that a trip waits for the server to answer.
 func (b *Backend) Deadline() time.Duration { return b.deadline }
 
 // Ping asks the server whether it answers, within the deadline. It is what a readiness probe calls.
@@ -156,13 +157,14 @@ func (b *Backend) Load(ctx context.Context, scripts ...*Script) error {
 	return nil
 }
 
-// exec sends commands as one pipeline and records the trip. The commands' own errors are the result.
-func (b *Backend) exec(ctx context.Context, kind Kind, caller string, owners []string, cmds []redis.Cmder) {
+// exec sends commands of a number of batches as one pipeline and records the trip. The commands' own errors are the
+// result.
+func (b *Backend) exec(ctx context.Context, kind Kind, caller string, batches int, owners []string, cmds []redis.Cmder) {
 	started := b.tracer.start()
 	p := b.client.Pipeline()
 	for _, c := range cmds {
 		_ = p.Process(ctx, c) // queues; a pipeline returns no error here
 	}
 	_, _ = p.Exec(ctx) // the first error of all says nothing about any one of them
-	b.tracer.trip(started, kind, caller, owners, cmds)
+	b.tracer.trip(started, kind, caller, batches, owners, cmds)
 }

@@ -78,46 +78,30 @@ func (h Handle[T]) Get(ctx context.Context) (T, error) {
 
 var errBreaker = errors.New("it did not answer lately")
 
-// send sends what is waiting, and once more what provably was not executed, all within one deadline.
+// send sends what is waiting, and once more what provably was not executed. What does not answer within the deadline is
+// not tried again.
 func (b *Batch) send(ctx context.Context) {
 	if len(b.waiting) == 0 {
 		return
 	}
 	sent := b.waiting
 	b.waiting = nil
-	if !b.backend.breaker.allow(time.Now()) {
-		for _, d := range sent {
-			d.cmd.SetErr(unavailable(errBreaker))
-		}
-		return
-	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), b.backend.deadline)
-	defer cancel()
-	b.trip(ctx, KindRequest, sent)
-	if ctx.Err() == nil { // else the commands keep the errors they have: nothing would answer them any more
-		if again := b.retry(sent); len(again) > 0 {
-			b.trip(ctx, KindAgain, again)
-		}
-	}
-	b.backend.breaker.report(answered(sent), time.Now())
-}
-
-func (b *Batch) trip(ctx context.Context, kind Kind, list []*declared) {
+	began := time.Now()
 	b.trips++
-	owners := make([]string, len(list))
-	cmds := make([]redis.Cmder, len(list))
-	for i, d := range list {
-		owners[i], cmds[i] = d.owner, d.cmd
+	b.backend.run(ctx, KindRequest, b.caller, sent)
+	if again := b.retry(sent, time.Since(began) < b.backend.deadline); len(again) > 0 {
+		b.trips++
+		b.backend.run(ctx, KindAgain, b.caller, again)
 	}
-	b.backend.exec(ctx, kind, b.caller, owners, cmds)
 }
 
-// retry picks the commands that may be sent once more, with fresh commands to hold the second reply.
-func (b *Batch) retry(sent []*declared) []*declared {
+// retry picks the commands that may be sent once more, with fresh commands to hold the second reply. What the server
+// refused unexecuted it answered in time; a connection is only tried again while there is time left.
+func (b *Batch) retry(sent []*declared, timeLeft bool) []*declared {
 	var again []*declared
 	for _, d := range sent {
 		err := d.cmd.Err()
-		if err == nil || !NotExecuted(err) && !neverSent(err) {
+		if err == nil || !NotExecuted(err) && (!neverSent(err) || !timeLeft) {
 			continue
 		}
 		args := d.cmd.Args()
@@ -128,16 +112,6 @@ func (b *Batch) retry(sent []*declared) []*declared {
 		again = append(again, d)
 	}
 	return again
-}
-
-// answered says whether the server replied to anything at all.
-func answered(list []*declared) bool {
-	for _, d := range list {
-		if err := d.cmd.Err(); err == nil || isReply(err) {
-			return true
-		}
-	}
-	return false
 }
 
 // Raw is the decode function for callers that want the reply as go-redis gives it.

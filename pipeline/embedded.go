@@ -29,6 +29,10 @@ type embedded struct {
 // sweep is how often the in-process store is told that time has passed: its TTLs move only then.
 const sweep = 250 * time.Millisecond
 
+// embeddedDeadline bounds the wait for the in-process store. It cannot be away, only busy: a burst of a thousand
+// requests takes its Lua a second, and refusing them would be worse than letting them wait.
+const embeddedDeadline = 30 * time.Second
+
 // OpenEmbedded starts the in-process store. It answers on a loopback port behind a password made for this process, and
 // keeps nothing once closed.
 func OpenEmbedded(opt EmbeddedOptions) (*Backend, error) {
@@ -44,7 +48,7 @@ func OpenEmbedded(opt EmbeddedOptions) (*Backend, error) {
 	}
 	go e.run(opt)
 	b := open(&redis.Options{Network: "tcp", Addr: store.Addr(), Password: password},
-		Options{Tracer: opt.Tracer, Deadline: time.Second}, withoutShebang)
+		Options{Tracer: opt.Tracer, Deadline: embeddedDeadline}, withoutShebang)
 	b.embedded = e
 	return b, nil
 }

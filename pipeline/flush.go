@@ -133,7 +133,7 @@ func (d *Deferred) send(ctx context.Context, list []*write, whole bool) {
 		x.cmd = redis.NewCmd(ctx, x.command(d, whole)...)
 		owners[i], cmds[i] = x.owner, x.cmd
 	}
-	d.backend.exec(ctx, KindDeferred, d.writer, owners, cmds)
+	d.backend.exec(ctx, KindDeferred, d.writer, len(list), owners, cmds)
 }
 
 // command builds the command as it is sent now.

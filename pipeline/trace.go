@@ -25,7 +25,8 @@ type Trip struct {
 	At       time.Time     `json:"at"`
 	Duration time.Duration `json:"duration_ns,format:nano"`
 	Kind     Kind          `json:"kind"`
-	Caller   string        `json:"caller"` // the request; for deferred trips the number of commands says more
+	Caller   string        `json:"caller"`  // the request, the first one when several share the trip
+	Batches  int           `json:"batches"` // how many requests' batches share it; of a deferred trip, how many writes
 	Commands []Command     `json:"commands"`
 	Error    string        `json:"error,omitempty"` // of the transport; commands' own errors stand with them
 }
@@ -100,7 +101,7 @@ func (t *Tracer) start() time.Time {
 }
 
 // trip records one pipeline. Owners run parallel to cmds.
-func (t *Tracer) trip(started time.Time, kind Kind, caller string, owners []string, cmds []redis.Cmder) {
+func (t *Tracer) trip(started time.Time, kind Kind, caller string, batches int, owners []string, cmds []redis.Cmder) {
 	if t == nil {
 		return
 	}
@@ -117,7 +118,7 @@ func (t *Tracer) trip(started time.Time, kind Kind, caller string, owners []stri
 	if t.keep == 0 {
 		return
 	}
-	trip := Trip{At: started, Duration: took, Kind: kind, Caller: caller, Commands: make([]Command, len(cmds))}
+	trip := Trip{At: started, Duration: took, Kind: kind, Caller: caller, Batches: batches, Commands: make([]Command, len(cmds))}
 	if transport != nil {
 		trip.Error = transport.Error()
 	}

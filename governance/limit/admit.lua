@@ -67,8 +67,8 @@ end
 local function window(text)
   local w = { list = {}, requests = 0, tokens = 0 }
   if not text then return w end
-  for b, c, k in string.gmatch(text, '(%d+):(%d+):(%d+)') do
-    local e = { tonumber(b), tonumber(c), tonumber(k) }
+  for raw, b, c, k in string.gmatch(text, '((%d+):(%d+):(%d+))') do
+    local e = { tonumber(b), tonumber(c), tonumber(k), raw }
     if e[1] >= bucket - 12 then
       local weight = 1
       if e[1] == bucket - 12 then weight = 1 - part end
@@ -163,7 +163,15 @@ local function read(index)
     if now < start or now >= b.ends then clock = true end
     b.keep = b.ends - start
     s.budgets[i] = b
-    for _, f in ipairs({ 'p', 's', 'r', 'P', 'S', 'R' }) do fields[#fields + 1] = b.field .. '.' .. f end
+    local f = b.field .. '.'
+    local n = #fields
+    fields[n + 1] = f .. 'p'
+    fields[n + 2] = f .. 's'
+    fields[n + 3] = f .. 'r'
+    fields[n + 4] = f .. 'P'
+    fields[n + 5] = f .. 'S'
+    fields[n + 6] = f .. 'R'
+    b.r_field = fields[n + 3]
   end
   if string.find(has, 'b', 1, true) then
     s.b = take_key()
@@ -307,7 +315,7 @@ local function add(s, out, reserved, tag)
         set[#set + 1] = b.field .. '.s'
         set[#set + 1] = '0'
       end
-      set[#set + 1] = b.field .. '.r'
+      set[#set + 1] = b.r_field
       set[#set + 1] = int(b.r)
       if b.period == '0' then ttl = nil end
       if ttl then ttl = math.max(ttl, b.ends - now + b.keep) end
@@ -329,7 +337,10 @@ local function add(s, out, reserved, tag)
       s.w.list[#s.w.list + 1] = { bucket, 1, tokens }
     end
     local parts = {}
-    for i, e in ipairs(s.w.list) do parts[i] = int(e[1]) .. ':' .. int(e[2]) .. ':' .. int(e[3]) end
+    local last = #s.w.list
+    for i = 1, last - 1 do parts[i] = s.w.list[i][4] end
+    local e = s.w.list[last]
+    parts[last] = int(e[1]) .. ':' .. int(e[2]) .. ':' .. int(e[3])
     redis.call('HSET', s.r, 'w', table.concat(parts, ' '))
     if not newest or newest[1] < bucket then redis.call('PEXPIRE', s.r, 120000) end
   end
@@ -349,12 +360,14 @@ local function use(s)
     requests = math.ceil(s.w.requests - 0.000001)
     tokens = math.ceil(s.w.tokens - 0.000001)
   end
-  local u = { int(requests), int(tokens), int(s.live) }
+  local u = { requests, tokens, s.live }
+  local n = 3
   for _, b in ipairs(s.budgets) do
-    u[#u + 1] = int(b.s)
-    u[#u + 1] = int(b.r)
-    u[#u + 1] = b.period
-    u[#u + 1] = int(b.ends)
+    u[n + 1] = b.s
+    u[n + 2] = b.r
+    u[n + 3] = b.period
+    u[n + 4] = b.ends
+    n = n + 4
   end
   return u
 end

@@ -21,7 +21,7 @@ func parseAddress(s string) (*corev3.Address, error) {
 		path = strings.TrimPrefix(path, "//")
 		switch {
 		case path == "":
-			return nil, fmt.Errorf("%q: no path after unix:", s)
+			return nil, fmt.Errorf("%q: no path after \"unix:\"", s)
 		case len(path) > maxSocketPath:
 			return nil, fmt.Errorf("%q: a socket path has at most %d bytes, this has %d", s, maxSocketPath, len(path))
 		case strings.ContainsRune(path, 0):

@@ -38,7 +38,7 @@ It needs nothing but a Redis: the one at --redis, else a redis-server found on P
 have a prefix of their own.`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			print, ok := formats[format]
+			show, ok := formats[format]
 			if !ok {
 				return usageError{fmt.Errorf("--format must be table, md or json, not %q", format)}
 			}
@@ -56,7 +56,7 @@ have a prefix of their own.`,
 			if commands {
 				printCommands(cmd.ErrOrStderr(), shapes)
 			}
-			return print(cmd.OutOrStdout(), shapes)
+			return show(cmd.OutOrStdout(), shapes)
 		},
 	}
 	cmd.Flags().StringVar(&url, "redis", "", "a redis:// `url` without credentials (default: a redis-server of its own)")

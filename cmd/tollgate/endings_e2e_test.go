@@ -48,7 +48,7 @@ type scene struct {
 
 // Fatal comes from the test at hand, not from the one that started the replica.
 func (x *scene) Fatal(args ...any) {
-	x.T.Helper()
+	x.Helper()
 	x.T.Fatal(args...)
 }
 
@@ -73,27 +73,27 @@ func estimate(t *testing.T, body string) int64 {
 
 // whole makes a request and reads the answer, if there is one.
 func (x *scene) whole(body string) sent {
-	return send(x.T.Context(), client(x.T), x.Envoy.URL(""), x.key, body)
+	return send(x.Context(), client(x.T), x.Envoy.URL(""), x.key, body)
 }
 
 // leaveWhen makes a request and leaves when something has come about.
 func (x *scene) leaveWhen(body, what string, is func() bool) {
-	x.T.Helper()
-	ctx, cancel := context.WithCancel(x.T.Context())
+	x.Helper()
+	ctx, cancel := context.WithCancel(x.Context())
 	defer cancel()
 	done := make(chan sent, 1)
 	go func() { done <- send(ctx, client(x.T), x.Envoy.URL(""), x.key, body) }()
 	waitFor(x.T, what, is)
 	cancel()
 	if a := <-done; a.err == nil {
-		x.T.Errorf("answer before the client left = %+v", a)
+		x.Errorf("answer before the client left = %+v", a)
 	}
 }
 
 // leaveAfter makes a request, reads until some text has come, and leaves.
 func (x *scene) leaveAfter(body, text string) {
-	x.T.Helper()
-	ctx, cancel := context.WithCancel(x.T.Context())
+	x.Helper()
+	ctx, cancel := context.WithCancel(x.Context())
 	defer cancel()
 	resp, err := client(x.T).Do(x.newRequest(ctx, http.MethodPost, "/v1/chat/completions", x.key, strings.NewReader(body)))
 	if err != nil {
@@ -106,7 +106,7 @@ func (x *scene) leaveAfter(body, text string) {
 		n, err := resp.Body.Read(piece)
 		got = append(got, piece[:n]...)
 		if err != nil {
-			x.T.Fatalf("after %q: %v", got, err)
+			x.Fatalf("after %q: %v", got, err)
 		}
 	}
 }
@@ -202,21 +202,21 @@ func endings() []ending {
 func leaveDuringAdmission(x *scene, body string) {
 	x.Proxy.Delay(300 * time.Millisecond)
 	before := len(x.p.Hits())
-	ctx, cancel := context.WithTimeout(x.T.Context(), 100*time.Millisecond)
+	ctx, cancel := context.WithTimeout(x.Context(), 100*time.Millisecond)
 	defer cancel()
 	if a := send(ctx, client(x.T), x.Envoy.URL(""), x.key, body); a.err == nil {
-		x.T.Errorf("answer before the client left = %+v", a)
+		x.Errorf("answer before the client left = %+v", a)
 	}
 	waitFor(x.T, "the grant to be settled", func() bool { return x.metric("tollgate_calls_in_flight") == 0 })
 	x.Proxy.Delay(0)
 	if n := len(x.p.Hits()); n != before {
-		x.T.Errorf("%d requests reached the provider", n-before)
+		x.Errorf("%d requests reached the provider", n-before)
 	}
 }
 
 // play makes the request of an ending and sees to it that it ends so. It returns the body.
 func (e ending) play(x *scene, i int) string {
-	x.T.Helper()
+	x.Helper()
 	model := e.model
 	if model == "" {
 		model = fmt.Sprintf("e/%d", i)
@@ -459,7 +459,7 @@ keys:
 
 // leaveDuringUpload sends half a body and closes the connection.
 func (x *scene) leaveDuringUpload() {
-	x.T.Helper()
+	x.Helper()
 	conn, err := net.Dial("tcp", x.Envoy.Addr())
 	if err != nil {
 		x.Fatal(err)

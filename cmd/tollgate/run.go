@@ -67,7 +67,7 @@ func run(ctx context.Context, path string, stdout, stderr io.Writer) error {
 	l := &local{cfg: cfg}
 	log := newLog(stderr, cfg.Log)
 	if err := l.start(ctx, log, stderr); err != nil {
-		l.stop(time.Second)
+		_ = l.stop(time.Second) // what matters is why it did not start
 		return err
 	}
 	l.announce(stdout)

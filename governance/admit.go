@@ -249,7 +249,10 @@ func (c *Call) withoutRedis(ask limit.Ask, err error) *Reply {
 	on := c.policy.cfg.Redis.OnFailure
 	g, denied, ok := c.gate.limiter.Local(ask, limit.Policy{Budgets: on.Budgets, Rates: on.Rates}, c.gate.replicas.Load())
 	if !ok {
-		c.gate.log.Warn("request refused: redis gave no verdict", "request_id", c.id, "scope", denied.Scope.Kind, "limit", denied.Kind, "error", err)
+		if unsaid, ok := c.gate.outages.now(c.gate.now()); ok {
+			c.gate.log.Warn("request refused: redis gave no verdict", "request_id", c.id, "scope", denied.Scope.Kind,
+				"limit", denied.Kind, "error", err, "more_since", unsaid)
+		}
 		return c.refuse(&refusal.Refusal{Reason: refusal.StoreDown})
 	}
 	c.grant = g

@@ -13,7 +13,10 @@ import (
 // refuseLimit is the refusal of a limit that did not hold the request, with the headers that describe it.
 func (c *Call) refuseLimit(f limit.Failure) *Reply {
 	if f.Kind == limit.FailBroken {
-		c.gate.log.Error("request refused: a counter's key has the wrong type", "request_id", c.id, "scope", f.Scope.Kind, "id", f.Scope.ID)
+		if unsaid, ok := c.gate.outages.now(c.gate.now()); ok {
+			c.gate.log.Error("request refused: a counter's key has the wrong type", "request_id", c.id,
+				"scope", f.Scope.Kind, "id", f.Scope.ID, "more_since", unsaid)
+		}
 		return c.refuse(&refusal.Refusal{Reason: refusal.StoreDown})
 	}
 	r := &refusal.Refusal{

@@ -35,6 +35,7 @@ type Gate struct {
 	metrics  *Metrics
 	log      *slog.Logger
 	learned  learned
+	outages  seldom // what is logged of requests that redis gave no verdict on
 	totals   ledger.Totals
 	now      func() time.Time
 	random   func(n int) int

@@ -36,7 +36,7 @@ ready, no new streams, running ones finish within the setting drain, everything 
 			if err != nil {
 				return err
 			}
-			log.Info("serving", "extproc", cfg.Listen.ExtProc, "xds", cfg.Listen.XDS, "health", cfg.Listen.Health, "admin", cfg.Listen.Admin)
+			log.Info("serving", "extproc", a.bound["extproc"], "xds", a.bound["xds"], "health", a.bound["health"], "admin", a.bound["admin"])
 			ctx, cancel := context.WithCancel(cmd.Context())
 			defer cancel()
 			go config.Watch(ctx, path, config.Options{Current: cfg}, time.Second, a.apply, log)

@@ -4,6 +4,7 @@ import (
 	"go/build"
 	"io/fs"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -12,6 +13,19 @@ const module = "github.com/tollgate-proxy/tollgate/"
 
 // rank is the order of the rooms: a package imports its own room and those of a lower rank.
 var rank = map[string]int{"cmd": 4, "extproc": 3, "governance": 2, "pipeline": 1}
+
+// concerns are the packages of governance with what each may import of tollgate, as their docs say.
+var concerns = map[string][]string{
+	"config":   {},
+	"usage":    {},
+	"ledger":   {"usage"},
+	"refusal":  {"usage"},
+	"price":    {"config", "usage"},
+	"cache":    {"config", "usage"},
+	"identity": {"config", "refusal"},
+	"routing":  {"config", "refusal", "usage"},
+	"limit":    {"config", "refusal", "usage"},
+}
 
 // TestStructure keeps the shape of the project: each package says what it is for, and imports point one way.
 func TestStructure(t *testing.T) {
@@ -46,6 +60,11 @@ func TestStructure(t *testing.T) {
 			to, _, _ := strings.Cut(inner, "/")
 			if !mayImport(room, to, inner) {
 				t.Errorf("%s imports %s against the grain", rel, inner)
+			}
+			concern, below := strings.CutPrefix(filepath.ToSlash(rel), "governance/")
+			beside, ok := strings.CutPrefix(inner, "governance/")
+			if below && ok && !slices.Contains(concerns[concern], beside) {
+				t.Errorf("%s imports %s: its doc says otherwise", rel, inner)
 			}
 		}
 		return nil

@@ -24,44 +24,44 @@ const (
 // Record is one request in the books. Money is in nano-dollars.
 type Record struct {
 	ID         string    `json:"id"` // of the request: a UUIDv7
-	AdmittedAt time.Time `json:"admitted_at"`
+	AdmittedAt time.Time `json:"admitted_at,omitzero"`
 	EndedAt    time.Time `json:"ended_at"`
 
 	Key     string   `json:"key"`
-	Team    string   `json:"team,omitempty"`
-	Org     string   `json:"org,omitempty"`
-	User    string   `json:"user,omitempty"`
-	EndUser string   `json:"end_user,omitempty"`
-	Tags    []string `json:"tags,omitempty"`
+	Team    string   `json:"team,omitzero"`
+	Org     string   `json:"org,omitzero"`
+	User    string   `json:"user,omitzero"`
+	EndUser string   `json:"end_user,omitzero"`
+	Tags    []string `json:"tags,omitzero"`
 
-	Endpoint   string `json:"endpoint,omitempty"`
-	Stream     bool   `json:"stream,omitempty"`
-	ModelAsked string `json:"model_asked,omitempty"`
-	Model      string `json:"model,omitempty"`
-	Deployment string `json:"deployment,omitempty"`
-	Provider   string `json:"provider,omitempty"`
-	Upstream   string `json:"upstream_model,omitempty"` // the name the upstream was asked for
+	Endpoint   string `json:"endpoint,omitzero"`
+	Stream     bool   `json:"stream,omitzero"`
+	ModelAsked string `json:"model_asked,omitzero"`
+	Model      string `json:"model,omitzero"`
+	Deployment string `json:"deployment,omitzero"`
+	Provider   string `json:"provider,omitzero"`
+	Upstream   string `json:"upstream_model,omitzero"` // the name the upstream was asked for
 
 	Outcome   Outcome `json:"outcome"`
-	Status    int     `json:"status,omitempty"`    // of the answer; 0 when there was none
-	Estimated bool    `json:"estimated,omitempty"` // the usage was not reported
-	WouldFail string  `json:"would_refuse,omitempty"`
+	Status    int     `json:"status,omitzero"`    // of the answer; 0 when there was none
+	Estimated bool    `json:"estimated,omitzero"` // the usage was not reported
+	WouldFail string  `json:"would_refuse,omitzero"`
 
 	Input         int64 `json:"input_tokens"`
-	CacheRead     int64 `json:"cache_read_tokens,omitempty"`
-	CacheWrite    int64 `json:"cache_write_tokens,omitempty"`
-	CacheWrite1h  int64 `json:"cache_write_1h_tokens,omitempty"`
-	CacheWrite12h int64 `json:"cache_write_12h_tokens,omitempty"`
+	CacheRead     int64 `json:"cache_read_tokens,omitzero"`
+	CacheWrite    int64 `json:"cache_write_tokens,omitzero"`
+	CacheWrite1h  int64 `json:"cache_write_1h_tokens,omitzero"`
+	CacheWrite12h int64 `json:"cache_write_12h_tokens,omitzero"`
 	Output        int64 `json:"output_tokens"`
-	Reasoning     int64 `json:"reasoning_tokens,omitempty"`
+	Reasoning     int64 `json:"reasoning_tokens,omitzero"`
 
-	Price    string `json:"price,omitempty"` // the row that priced it
+	Price    string `json:"price,omitzero"` // the row that priced it
 	ListNano int64  `json:"list_nano"`
 	CostNano int64  `json:"cost_nano"` // what the counters were charged
-	Reserved int64  `json:"reserved_nano,omitempty"`
+	Reserved int64  `json:"reserved_nano,omitzero"`
 
-	DurationMs  int64 `json:"duration_ms,omitempty"`
-	FirstByteMs int64 `json:"first_byte_ms,omitempty"`
+	DurationMs  int64 `json:"duration_ms,omitzero"`
+	FirstByteMs int64 `json:"first_byte_ms,omitzero"`
 }
 
 // SetUsage fills in the token counts.

@@ -1,7 +1,6 @@
 package routing
 
 import (
-	"go/build"
 	"strings"
 	"testing"
 
@@ -34,22 +33,5 @@ func TestNewErrors(t *testing.T) {
 				t.Errorf("error %v, want %q", err, tt.want)
 			}
 		})
-	}
-}
-
-// TestImports keeps doc.go true: of tollgate, only config, refusal and usage.
-func TestImports(t *testing.T) {
-	t.Parallel()
-	pkg, err := build.ImportDir(".", 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	const module = "github.com/tollgate-proxy/tollgate/"
-	for _, path := range pkg.Imports {
-		switch name, ours := strings.CutPrefix(path, module); {
-		case !ours, name == "governance/config", name == "governance/refusal", name == "governance/usage":
-		default:
-			t.Errorf("imports %s", path)
-		}
 	}
 }

@@ -44,7 +44,7 @@ func (c *Call) Admit(ctx context.Context, body []byte) (*Forward, *Reply) {
 	if reply != nil {
 		return nil, reply
 	}
-	return c.forward(body, cands), nil
+	return c.forward(body), nil
 }
 
 // read parses the body and finds the model.

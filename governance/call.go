@@ -193,7 +193,13 @@ func (c *Call) End() {
 func (c *Call) lost(list []limit.Lost) {
 	for _, l := range list {
 		c.gate.log.Warn("lease ran out: its process died or was frozen", "request_id", l.ID, "key", l.Note)
-		r := ledger.Record{ID: l.ID, Key: l.Note, Outcome: ledger.Lost, EndedAt: c.gate.limiter.Now()}
+		r := ledger.Record{ID: l.ID, Key: l.Note, Outcome: ledger.Lost, Reserved: l.Nano, EndedAt: c.gate.limiter.Now()}
+		if id, err := uuid.Parse(l.ID); err == nil {
+			r.AdmittedAt = time.Unix(id.Time().UnixTime()).UTC()
+		}
+		if k := c.policy.ids[l.Note]; k != nil {
+			belong(&r, k.key)
+		}
 		c.gate.append(&r)
 	}
 }

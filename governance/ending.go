@@ -2,6 +2,7 @@ package governance
 
 import (
 	"github.com/tollgate-proxy/tollgate/governance/cache"
+	"github.com/tollgate-proxy/tollgate/governance/identity"
 	"github.com/tollgate-proxy/tollgate/governance/ledger"
 	"github.com/tollgate-proxy/tollgate/governance/limit"
 	"github.com/tollgate-proxy/tollgate/governance/price"
@@ -125,7 +126,7 @@ func (c *Call) record(e ending, cost price.Cost) *ledger.Record {
 	key := c.caller.key
 	now := c.gate.limiter.Now()
 	r := &ledger.Record{
-		ID: c.id, AdmittedAt: c.grant.At, EndedAt: now, Key: key.ID, User: key.Key.User, Tags: key.Tags,
+		ID: c.id, AdmittedAt: c.grant.At, EndedAt: now,
 		Endpoint: c.endpoint.Name, Stream: c.request.Stream, ModelAsked: c.request.Model, Model: c.target.Name,
 		Outcome: e.outcome, Status: c.answer.status, Estimated: e.estimated, WouldFail: c.would,
 		ListNano: cost.List, CostNano: cost.Contract, Reserved: c.grant.Reserved,
@@ -135,12 +136,7 @@ func (c *Call) record(e ending, cost price.Cost) *ledger.Record {
 	if c.cached != nil {
 		r.Status = c.cached.Status
 	}
-	if key.Team != nil {
-		r.Team = key.Team.ID
-	}
-	if key.Org != nil {
-		r.Org = key.Org.ID
-	}
+	belong(r, key)
 	if c.chosen != nil && c.cached == nil {
 		r.Deployment, r.Provider, r.Upstream, r.Price = c.chosen.Name, c.chosen.Provider, c.upModel, c.row.Name()
 	}
@@ -149,6 +145,17 @@ func (c *Call) record(e ending, cost price.Cost) *ledger.Record {
 	}
 	r.SetUsage(e.usage)
 	return r
+}
+
+// belong says in a record whose request it was.
+func belong(r *ledger.Record, key *identity.Key) {
+	r.Key, r.User, r.Tags = key.ID, key.Key.User, key.Tags
+	if key.Team != nil {
+		r.Team = key.Team.ID
+	}
+	if key.Org != nil {
+		r.Org = key.Org.ID
+	}
 }
 
 // store queues the answer for the cache, when it may be kept.

@@ -20,7 +20,7 @@ type Forward struct {
 
 // forward makes the request the chosen deployment's: its name for the model, its host, path and credential, and nothing
 // of the client's credential.
-func (c *Call) forward(body []byte, cands []candidate) *Forward {
+func (c *Call) forward(body []byte) *Forward {
 	up := c.chosen
 	edits := usage.Edits{Model: c.upModel, IncludeUsage: c.request.Stream && up.StreamUsage && !c.answer.blind}
 	if c.request.OutputCap == 0 && (c.grant.Output < c.demand.Want || c.policy.cfg.Defaults.EnforceOutputTokens) {

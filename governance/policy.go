@@ -22,6 +22,7 @@ type policy struct {
 	prices    *price.Table
 	headers   []string // that may carry a credential
 	callers   map[*identity.Key]*caller
+	ids       map[string]*caller // by the key's id
 	upstreams map[*config.Deployment]*upstream
 }
 
@@ -51,7 +52,7 @@ func (u *upstream) cluster() string { return "deployment/" + u.Name }
 func newPolicy(cfg *config.Config, table *price.Table) (*policy, error) {
 	p := &policy{
 		cfg: cfg, prices: table.With(cfg.Prices),
-		callers: map[*identity.Key]*caller{}, upstreams: map[*config.Deployment]*upstream{},
+		callers: map[*identity.Key]*caller{}, ids: map[string]*caller{}, upstreams: map[*config.Deployment]*upstream{},
 		headers: identity.CredentialHeaders(identity.Rules{KeyHeaders: cfg.Auth.KeyHeaders}),
 	}
 	var err error
@@ -66,7 +67,10 @@ func newPolicy(cfg *config.Config, table *price.Table) (*policy, error) {
 			return nil, err
 		}
 	}
-	p.directory.Keys(func(k *identity.Key) { p.callers[k] = p.newCaller(k) })
+	p.directory.Keys(func(k *identity.Key) {
+		c := p.newCaller(k)
+		p.callers[k], p.ids[k.ID] = c, c
+	})
 	return p, nil
 }
 

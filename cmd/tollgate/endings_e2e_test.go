@@ -513,7 +513,8 @@ keys: [{id: k, secret: sk-test-a, team: team, limits: {budgets: [{usd: 0.01, per
 	for _, record := range s.records() {
 		if record.Outcome == ledger.Lost {
 			lost++
-			if record.Key != "k" || record.CostNano != 0 || record.ID == "" {
+			if record.Key != "k" || record.Team != "team" || record.CostNano != 0 || record.Reserved != cent ||
+				time.Since(record.AdmittedAt) > 5*time.Minute || record.ID == "" {
 				t.Errorf("record = %+v", record)
 			}
 		}

@@ -265,7 +265,7 @@ func TestLeasesRunOut(t *testing.T) {
 		b.ms += 11_000
 		v := b.reserve(b.costing(90), key)
 		granted(b, v)
-		if len(v.Lost) != 1 || v.Lost[0].ID != frozen.ID || v.Lost[0].Note != "k" {
+		if len(v.Lost) != 1 || v.Lost[0].ID != frozen.ID || v.Lost[0].Note != "k" || v.Lost[0].Nano != 100 {
 			b.Errorf("lost = %+v", v.Lost)
 		}
 		b.want("tg:{h}:b:key:k", map[string]string{"uday.s": "0", "uday.r": "90"})

@@ -3,6 +3,7 @@ package limit
 import (
 	"cmp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -53,6 +54,7 @@ func (f Failure) Spent() bool { return f.Kind == FailBudget && f.Used >= f.Limit
 type Lost struct {
 	ID   string // of the request
 	Note string // the key's id; "" in all leases of a request but the first, so that it is reported once
+	Nano int64  // what it reserved in dollars, as far as this lease tells
 }
 
 func (a *Admission) refused(kind string, r reader) (Verdict, error) {
@@ -112,10 +114,21 @@ func lost(r reader) []Lost {
 	var list []Lost
 	for i := range r.len() {
 		id, rest, _ := strings.Cut(r.list(i).str(), "|")
-		note, _, _ := strings.Cut(rest, "|")
+		note, held, _ := strings.Cut(rest, "|")
 		if note != "" {
-			list = append(list, Lost{ID: id, Note: note})
+			list = append(list, Lost{ID: id, Note: note, Nano: dollars(held)})
 		}
 	}
 	return list
+}
+
+// dollars is the amount of the first budget in dollars that a lease holds something of.
+func dollars(held string) int64 {
+	for part := range strings.SplitSeq(held, "|") {
+		if strings.HasPrefix(part, "u") { // the unit, in the name of the counter's field
+			n, _ := strconv.ParseInt(part[strings.LastIndexByte(part, ':')+1:], 10, 64)
+			return n
+		}
+	}
+	return 0
 }

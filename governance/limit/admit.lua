@@ -115,8 +115,7 @@ local broken = {}
 local clock = false
 
 -- expire notes the leases that have run out: what each held goes back to the period it was taken from.
-local function expire(s)
-  local dead = redis.call('ZRANGEBYSCORE', s.l, '-inf', int(now), 'LIMIT', 0, 64)
+local function expire(s, dead)
   for _, member in ipairs(dead) do
     for f, p, a in string.gmatch(member, '|(%w+):(%d+):(%d+)') do
       for _, b in ipairs(s.budgets) do
@@ -208,14 +207,14 @@ local function read(index)
   s.live = 0
   if string.find(has, 'l', 1, true) then
     s.l = take_key()
-    local v = redis.pcall('ZCOUNT', s.l, '(' .. int(now), '+inf')
+    local v = redis.pcall('ZRANGEBYSCORE', s.l, '-inf', int(now), 'LIMIT', 0, 64)
     if is_error(v) then
       broken[#broken + 1] = { index, 'l', s }
       s.l = nil
       s.parallel = nil
     else
-      s.live = v
-      expire(s)
+      expire(s, v)
+      if s.parallel then s.live = redis.call('ZCOUNT', s.l, '(' .. int(now), '+inf') end
     end
   end
   for _, b in ipairs(s.budgets) do
@@ -348,8 +347,14 @@ local function add(s, out, reserved, tag)
   s.live = s.live + 1
   redis.call('ZADD', s.l, int(now + lease), member)
   -- A lease that nobody settles must outlast its time: only what is found run out can be given back and recorded. The set
-  -- is gone with its last member, so it stays as long as the hash whose reservation it holds at the least.
-  if string.find(member, '|%w+:0:%d') then redis.call('PERSIST', s.l) else redis.call('PEXPIRE', s.l, int(DAY35)) end
+  -- is gone with its last member, so it stays as long as the hash whose reservation it holds at the least. A command costs
+  -- as much as much of the script, so this one is spared where the set is known to have its TTL: all but once an hour.
+  local hourly = bucket % 720 == 0
+  if string.find(member, '|%w+:0:%d') then
+    if hourly then redis.call('PERSIST', s.l) end
+  elseif hourly or not s.parallel or s.live + #s.dead == 1 then
+    redis.call('PEXPIRE', s.l, int(DAY35))
+  end
   return member
 end
 

@@ -34,14 +34,14 @@ STEP := .ci/step
 .PHONY: format vet lint race tidy generated
 
 build: | .build
-	go build -o .build/tollgate ./cmd/tollgate
+	@go build -o .build/tollgate ./cmd/tollgate
 
 .build:
-	mkdir -p .build
+	@mkdir -p .build
 
 # exec: signals reach tollgate itself.
 run: build
-	envoy="$$(.ci/install envoy)"; \
+	@envoy="$$(.ci/install envoy)"; \
 	TOLLGATE_ENVOY="$$envoy" exec .build/tollgate run $(if $(CONFIG),--config '$(CONFIG)')
 
 test: | .build

@@ -15,12 +15,20 @@ import (
 type Batch struct {
 	backend *Backend
 	caller  string
+	kind    Kind
 	waiting []*declared // not sent yet
 	trips   int
 }
 
 // Batch starts the batch of one request. The caller's name shows in traces.
-func (b *Backend) Batch(caller string) *Batch { return &Batch{backend: b, caller: caller} }
+func (b *Backend) Batch(caller string) *Batch {
+	return &Batch{backend: b, caller: caller, kind: KindRequest}
+}
+
+// Upkeep starts a batch that no request waits for.
+func (b *Backend) Upkeep(caller string) *Batch {
+	return &Batch{backend: b, caller: caller, kind: KindUpkeep}
+}
 
 // Trips is how many times this batch has waited for Redis.
 func (b *Batch) Trips() int { return b.trips }
@@ -88,7 +96,7 @@ func (b *Batch) send(ctx context.Context) {
 	b.waiting = nil
 	began := time.Now()
 	b.trips++
-	b.backend.run(ctx, KindRequest, b.caller, sent)
+	b.backend.run(ctx, b.kind, b.caller, sent)
 	if again := b.retry(sent, time.Since(began) < b.backend.deadline); len(again) > 0 {
 		b.trips++
 		b.backend.run(ctx, KindAgain, b.caller, again)

@@ -17,19 +17,23 @@ const (
 	KindRequest  Kind = "request"  // somebody waits for it
 	KindAgain    Kind = "again"    // the second try of what provably did not run; somebody waits for it
 	KindDeferred Kind = "deferred" // nobody waits for it
+	KindUpkeep   Kind = "upkeep"   // the process' own
 )
 
 // Trip is one pipeline sent to Redis and answered.
 type Trip struct {
-	N        uint64        `json:"n"` // counts all trips of the process
-	At       time.Time     `json:"at"`
-	Duration time.Duration `json:"duration_ns,format:nano"`
-	Kind     Kind          `json:"kind"`
-	Caller   string        `json:"caller"`  // the request, the first one when several share the trip
-	Batches  int           `json:"batches"` // how many requests' batches share it; of a deferred trip, how many writes
-	Commands []Command     `json:"commands"`
-	Error    string        `json:"error,omitempty"` // of the transport; commands' own errors stand with them
+	N        uint64    `json:"n"` // counts all trips of the process
+	At       time.Time `json:"at"`
+	Nanos    int64     `json:"duration_ns"`
+	Kind     Kind      `json:"kind"`
+	Caller   string    `json:"caller"`  // the request, the first one when several share the trip
+	Batches  int       `json:"batches"` // how many requests' batches share it; of a deferred trip, how many writes
+	Commands []Command `json:"commands"`
+	Error    string    `json:"error,omitempty"` // of the transport; commands' own errors stand with them
 }
+
+// Duration is how long the trip took.
+func (t Trip) Duration() time.Duration { return time.Duration(t.Nanos) }
 
 // Command is one command of a trip. Values are left out: they may be secrets.
 type Command struct {
@@ -118,7 +122,7 @@ func (t *Tracer) trip(started time.Time, kind Kind, caller string, batches int, 
 	if t.keep == 0 {
 		return
 	}
-	trip := Trip{At: started, Duration: took, Kind: kind, Caller: caller, Batches: batches, Commands: make([]Command, len(cmds))}
+	trip := Trip{At: started, Nanos: took.Nanoseconds(), Kind: kind, Caller: caller, Batches: batches, Commands: make([]Command, len(cmds))}
 	if transport != nil {
 		trip.Error = transport.Error()
 	}

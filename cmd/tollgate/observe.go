@@ -50,13 +50,17 @@ func (a *app) debugHandler() http.Handler {
 		trips := a.tracer.Trips()
 		if strings.Contains(r.Header.Get("Accept"), "text/html") {
 			w.Header().Set("content-type", "text/html; charset=utf-8")
-			_ = tripsPage.Execute(w, trips)
+			if err := tripsPage.Execute(w, trips); err != nil {
+				a.log.Error("trips cannot be written", "error", err)
+			}
 			return
 		}
 		w.Header().Set("content-type", "application/json")
-		_ = json.MarshalWrite(w, struct {
+		if err := json.MarshalWrite(w, struct {
 			Trips []pipeline.Trip `json:"trips"`
-		}{trips}, jsontext.WithIndent("  "))
+		}{trips}, jsontext.WithIndent("  ")); err != nil {
+			a.log.Error("trips cannot be written", "error", err)
+		}
 	})
 	return localOnly(mux)
 }

@@ -14,7 +14,7 @@ const replicaLife = 30 * time.Second
 func (l *Limiter) Replicas(ctx context.Context, b *pipeline.Backend, writer string) (int64, error) {
 	key := l.prefix + ":replicas"
 	now := l.Now()
-	batch := b.Batch("upkeep")
+	batch := b.Upkeep("replicas")
 	none := func(any) (struct{}, error) { return struct{}{}, nil }
 	pipeline.Declare(batch, "replicas", none, "ZADD", key, now.UnixMilli(), writer)
 	pipeline.Declare(batch, "replicas", none, "ZREMRANGEBYSCORE", key, "-inf", now.Add(-replicaLife).UnixMilli())

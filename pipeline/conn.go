@@ -2,8 +2,10 @@ package pipeline
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
+	"os"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -24,6 +26,9 @@ func dialer(network, addr string, timeout time.Duration) func(context.Context, s
 		return &conn{Conn: c, raw: sys}, nil
 	}
 }
+
+// lateGrace is how long a reply that must be there already is looked for.
+const lateGrace = time.Millisecond
 
 // conn marks a write error with errNotWritten when nothing has left since the last reply: such a batch was certainly
 // not executed.
@@ -47,8 +52,13 @@ func (c *conn) Write(b []byte) (int, error) {
 	return n, err
 }
 
+// Read takes a reply that lies in the socket also when the deadline has passed meanwhile: with thousands of goroutines
+// ready to run, the one that waits here is woken late, and the runtime then looks at the deadline first.
 func (c *conn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
+	if n == 0 && errors.Is(err, os.ErrDeadlineExceeded) && c.Conn.SetReadDeadline(time.Now().Add(lateGrace)) == nil {
+		n, err = c.Conn.Read(b)
+	}
 	if n > 0 {
 		c.sent.Store(false)
 	}

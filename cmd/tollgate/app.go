@@ -63,8 +63,11 @@ func (a *app) start(at addresses) (err error) {
 	if a.backend, err = openStore(cfg, a.tracer); err != nil {
 		return err
 	}
-	if err := a.backend.CheckMemoryPolicy(context.Background()); errors.Is(err, pipeline.ErrEvicts) {
-		return err // one that is away now is found out by the readiness probe
+	switch err := a.backend.CheckMemoryPolicy(context.Background()); {
+	case errors.Is(err, pipeline.ErrEvicts):
+		return err
+	case err != nil: // it may come yet: the readiness probe says so until then
+		log.Warn("redis does not answer; until it does, redis.on_failure decides on requests", "error", err)
 	}
 	if a.backend.Embedded() {
 		log.Info("using the in-process store: nothing is kept across restarts, and nothing is shared with other processes")

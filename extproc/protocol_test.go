@@ -225,6 +225,33 @@ func TestE65MessagesInAnyOrder(t *testing.T) {
 	}
 }
 
+// Envoy gives up on a request whose body does not come: its own answer passes, piece by piece, as it is.
+func TestEnvoyGivesUpOnTheBody(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	s, err := r.client.Process(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	timeout := &envoysim.Answer{Status: 408, Pieces: [][]byte{[]byte("stream timeout")}}
+	for _, m := range []*extprocv3.ProcessingRequest{message("headers"), message("half"), envoysim.ResponseHeaders(timeout)} {
+		if err := s.Send(m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if m, err := s.Recv(); err != nil || m.GetResponseHeaders() == nil {
+		t.Fatalf("to the headers: %v, %v", m, err)
+	}
+	if err := s.Send(envoysim.ResponseBody(timeout.Pieces[0], true)); err != nil {
+		t.Fatal(err)
+	}
+	if m, err := s.Recv(); err != nil || m.GetResponseBody() == nil || m.GetResponseBody().GetResponse().GetBodyMutation() != nil {
+		t.Fatalf("to the body: %v, %v", m, err)
+	}
+	_ = s.CloseSend()
+	r.settled("given up")
+}
+
 // A mode in which nothing could be governed is refused, not passed through.
 func TestModesThatCannotBeGoverned(t *testing.T) {
 	t.Parallel()

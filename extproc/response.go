@@ -33,7 +33,7 @@ func (x *session) unread(m *extprocv3.HttpHeaders) error {
 	if headers(m.GetHeaders().GetHeaders()).first(":status") == "413" {
 		return x.immediate(x.call.TooLarge())
 	}
-	x.phase = answered
+	x.phase = inResponse
 	return x.send(responseHeadersResponse(&extprocv3.CommonResponse{}))
 }
 

@@ -5,6 +5,15 @@
 // Everything that requests write afterwards is declared on a [Writes]; when it is closed, a [Deferred] queue sends it,
 // with whatever else is waiting, as one pipeline that nobody waits for, and repeats it until Redis has answered.
 //
+// # Concurrent callers share trips
+//
+// A lone caller sends its batch on its own goroutine. Callers that arrive while a few trips are under way gather, and the
+// next sender, itself one of them, takes them all along. The deadline bounds the wait for the server, not for a turn. What
+// a batch of three commands costs on two cores shared with the server (BenchmarkBatch, one run):
+//
+//	callers      1     16    128    512
+//	us a batch  118     24     11     11
+//
 // # Sent at most once
 //
 // A request batch is never resent after it may have been executed: go-redis' own retries are off. A second try is made

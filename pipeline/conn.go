@@ -56,7 +56,7 @@ func (c *conn) Write(b []byte) (int, error) {
 // ready to run, the one that waits here is woken late, and the runtime then looks at the deadline first.
 func (c *conn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
-	if n == 0 && errors.Is(err, os.ErrDeadlineExceeded) && c.Conn.SetReadDeadline(time.Now().Add(lateGrace)) == nil {
+	if n == 0 && errors.Is(err, os.ErrDeadlineExceeded) && c.SetReadDeadline(time.Now().Add(lateGrace)) == nil {
 		n, err = c.Conn.Read(b)
 	}
 	if n > 0 {

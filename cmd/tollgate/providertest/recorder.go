@@ -1,6 +1,7 @@
 package providertest
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -61,7 +62,12 @@ func NewRecorder(t testing.TB, target string) *Recorder {
 		},
 	}
 	r.server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		proxy.ServeHTTP(w, r.begin(req))
+		req, err := r.begin(req)
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest) // the client has gone, or made a mistake
+			return
+		}
+		proxy.ServeHTTP(w, req)
 	}))
 	t.Cleanup(r.server.Close)
 	return r
@@ -93,19 +99,23 @@ func (r *Recorder) Reset() {
 // exchangeKey is the context key of the request's *Exchange.
 type exchangeKey struct{}
 
-// begin logs a request and ties it to its exchange.
-func (r *Recorder) begin(req *http.Request) *http.Request {
+// begin logs a request and ties it to its exchange. It reads the body whole first: an HTTP/1.1 server closes what is
+// left of a request's body when the answer begins, and a proxy that is still reading then breaks the exchange off.
+func (r *Recorder) begin(req *http.Request) (*http.Request, error) {
 	exchange := &Exchange{At: time.Now(), Method: req.Method, Path: req.RequestURI, Header: req.Header.Clone()}
 	r.mu.Lock()
 	r.exchanges = append(r.exchanges, exchange)
 	r.mu.Unlock()
+	body, err := io.ReadAll(req.Body)
+	r.mu.Lock()
+	exchange.Request = body
+	r.mu.Unlock()
+	if err != nil {
+		return nil, err
+	}
 	req = req.WithContext(context.WithValue(req.Context(), exchangeKey{}, exchange))
-	req.Body = &recorded{ReadCloser: req.Body, keep: func(read []byte, _ bool) {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		exchange.Request = append(exchange.Request, read...)
-	}}
-	return req
+	req.Body, req.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+	return req, nil
 }
 
 // answered logs the head of an answer, and its body as it is read.

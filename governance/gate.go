@@ -115,6 +115,9 @@ func (g *Gate) Ready(ctx context.Context) error {
 // Totals are what this process has settled so far.
 func (g *Gate) Totals() ledger.Sum { return g.totals.Sum() }
 
+// Pending is how many deferred writes Redis has not answered.
+func (g *Gate) Pending() int { return g.deferred.Pending() }
+
 // MaxBody is the longest request body that is read, in bytes.
 func (g *Gate) MaxBody() int64 { return g.policy.Load().cfg.Defaults.MaxBody }
 

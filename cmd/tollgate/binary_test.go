@@ -82,7 +82,7 @@ func startProcess(t *testing.T, s *stores, p *providertest.Provider, text string
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	socket := filepath.Join(dir, "extproc.sock")
 	text = "version: 1\nlisten: {extproc: 'unix:" + socket + "', health: '127.0.0.1:0', admin: '127.0.0.1:0'}\n" +
-		"gateway: {address: '127.0.0.1:0'}\nlog: {level: debug}\n" + text + "\nredis: {url: '" + s.Proxy.URL() + "', deadline: 1s}\n"
+		"gateway: {address: '127.0.0.1:0'}\nlog: {level: debug}\n" + text + "\nredis: {url: '" + s.Proxy.URL() + "', deadline: 10s}\n"
 	text = strings.ReplaceAll(text, "PROVIDER", p.URL())
 	file := filepath.Join(dir, "tollgate.yaml")
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {

@@ -122,7 +122,8 @@ func startReplica(t *testing.T, s *stores, p *providertest.Provider, text string
 	t.Helper()
 	text = "version: 1\nlisten: {health: '127.0.0.1:0', admin: '127.0.0.1:0'}\ngateway: {address: '127.0.0.1:0'}\n" + text
 	if s != nil {
-		text += "\nredis: {url: 'REDIS', deadline: 1s}\n"
+		// Long enough for a machine that stalls; what a Redis that hangs does has tests with deadlines of their own.
+		text += "\nredis: {url: 'REDIS', deadline: 10s}\n"
 		text = strings.ReplaceAll(text, "REDIS", s.Proxy.URL())
 	}
 	if p != nil {

@@ -92,7 +92,7 @@ func TestReloadKeepsCounters(t *testing.T) {
 	}
 	reload := func(text string) {
 		t.Helper()
-		r.app.apply(loadText(t, strings.ReplaceAll("version: 1\n"+t1+text+"redis: {url: '"+s.Proxy.URL()+"', deadline: 1s}\n", "PROVIDER", p.URL())))
+		r.app.apply(loadText(t, strings.ReplaceAll("version: 1\n"+t1+text+"redis: {url: '"+s.Proxy.URL()+"', deadline: 10s}\n", "PROVIDER", p.URL())))
 	}
 	spend(200)
 	s.settled(1)

@@ -21,7 +21,7 @@ func TestOfficialClientToLlama(t *testing.T) {
 	s := newStores(t)
 	recorder := providertest.NewRecorder(t, llamatest.Start(t))
 	r := startRun(t, runConfig+`
-redis: {url: '`+s.Proxy.URL()+`', deadline: 1s}
+redis: {url: '`+s.Proxy.URL()+`', deadline: 10s}
 models:
   - name: small
     deployments:

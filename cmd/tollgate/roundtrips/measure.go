@@ -155,7 +155,10 @@ func (b *bench) measure(ctx context.Context, c shape) (Shape, error) {
 // count waits until nothing passes any more and returns the commands of each trip, but for those of the process' own
 // upkeep, which belong to no request.
 func (b *bench) count() [][]string {
-	time.Sleep(quiet) // what is about to be sent has not passed yet
+	time.Sleep(quiet) // what nobody should send has its chance
+	for n := 0; n < 5000 && b.gate.Pending() > 0; n++ {
+		time.Sleep(time.Millisecond)
+	}
 	b.proxy.WaitQuiet(quiet)
 	var list [][]string
 	for _, t := range b.proxy.Trips() {

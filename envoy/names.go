@@ -7,10 +7,8 @@ import (
 	"github.com/tollgate-proxy/tollgate/governance/config"
 )
 
-// ClusterHeader is the request header whose value is the cluster that serves the request. The filter sets it, with
-// clear_route_cache, to DeploymentCluster of the deployment it chose; Envoy removes a client's own before the filter
-// runs, and the filter's before the upstream sees the request.
-const ClusterHeader = "x-tollgate-cluster"
+// ClusterHeader is the header by which the filter names the cluster of the deployment it chose.
+const ClusterHeader = config.ClusterHeader
 
 // The names of the resources; they show in Envoy's statistics and in config_dump.
 const (
@@ -18,12 +16,11 @@ const (
 	RoutesName       = "gateway"
 	ProcessorCluster = "tollgate"
 	XDSCluster       = "tollgate-xds"
-	deploymentPrefix = "deployment/"
 )
 
 // DeploymentCluster is the name of the cluster of a deployment.
 func DeploymentCluster(name string) string {
-	return deploymentPrefix + name
+	return config.ClusterName(name)
 }
 
 // checkName refuses a deployment name that could not travel in ClusterHeader.

@@ -3,12 +3,10 @@ package governance
 import (
 	"strings"
 
+	"github.com/tollgate-proxy/tollgate/governance/config"
 	"github.com/tollgate-proxy/tollgate/governance/identity"
 	"github.com/tollgate-proxy/tollgate/governance/usage"
 )
-
-// ClusterHeader names, for Envoy's router, the cluster of the chosen deployment. Envoy takes it off again.
-const ClusterHeader = "x-tollgate-cluster"
 
 // Forward is how an admitted request goes on.
 type Forward struct {
@@ -29,7 +27,7 @@ func (c *Call) forward(body []byte) *Forward {
 	out := c.request.Apply(body, edits)
 	f := &Forward{
 		Set: [][2]string{
-			{ClusterHeader, up.cluster()},
+			{config.ClusterHeader, config.ClusterName(up.Name)},
 			{":authority", up.authority},
 			{":path", c.path()},
 		},
@@ -71,7 +69,7 @@ func (c *Call) removals() []string {
 	}
 	list = append(list, "accept-encoding")
 	for _, h := range c.head.Headers.Names() {
-		if strings.HasPrefix(h, "x-tollgate-") && h != ClusterHeader {
+		if strings.HasPrefix(h, "x-tollgate-") && h != config.ClusterHeader {
 			list = append(list, h)
 		}
 	}

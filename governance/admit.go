@@ -91,8 +91,8 @@ func (c *Call) candidates(dst []candidate) ([]candidate, *Reply) {
 // price is what a deployment costs: its own price, else the table's row of its provider and model. A row that is not
 // found costs nothing.
 func (p *policy) price(up *upstream, model string) (price.Row, bool) {
-	if up.Price != nil {
-		return price.FromConfig(*up.Price).WithFactor(up.PriceFactor), true
+	if up.own != nil {
+		return *up.own, true
 	}
 	row, ok := p.prices.Find(up.Provider, model)
 	return row.WithFactor(up.PriceFactor), ok
@@ -205,19 +205,14 @@ func (c *Call) ask(ctx context.Context, cands []candidate) *Reply {
 // counting lists the candidates' scopes, and says whether anything of the call is counted in Redis at all. When no
 // candidate counts anything the first one is taken without asking.
 func (c *Call) counting(cands []candidate) ([]*limit.Scope, bool) {
-	any := false
+	counts := false
 	list := make([]*limit.Scope, len(cands))
 	for i := range cands {
 		list[i] = cands[i].up.scope
-		any = any || list[i] != nil
+		counts = counts || cands[i].up.counts
 	}
-	if !any {
+	if !counts {
 		return nil, len(c.caller.scopes) > 0
-	}
-	for i := range list {
-		if list[i] == nil {
-			list[i] = limit.Uncounted(cands[i].up.Name, cands[i].up.Order)
-		}
 	}
 	return list, true
 }

@@ -140,9 +140,6 @@ func first(h identity.Headers, name string) string {
 // header is a request header by its lower-case name.
 func (c *Call) header(name string) string { return first(c.head.Headers, name) }
 
-// ID is tollgate's own id of the request.
-func (c *Call) ID() string { return c.id }
-
 // TooLarge is the refusal of a body above the limit.
 func (c *Call) TooLarge() *Reply {
 	return c.refuse(&refusal.Refusal{Reason: refusal.TooLarge, Message: fmt.Sprintf(

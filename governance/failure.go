@@ -1,9 +1,8 @@
 package governance
 
 import (
-	"time"
-
 	"strconv"
+	"time"
 
 	"github.com/tollgate-proxy/tollgate/governance/config"
 	"github.com/tollgate-proxy/tollgate/governance/limit"

@@ -23,7 +23,6 @@ type Options struct {
 	Counters *pipeline.Backend // counters, leases, spend streams and cached answers
 	Metrics  *Metrics
 	Log      *slog.Logger
-	Now      func() time.Time // nil: time.Now
 }
 
 // Gate decides on calls and settles them. It is safe for concurrent use.
@@ -59,11 +58,8 @@ func New(opt Options) (*Gate, error) {
 		return nil, fmt.Errorf("price table: %w", err)
 	}
 	g := &Gate{
-		backend: opt.Counters, prices: table, metrics: opt.Metrics, log: opt.Log, now: opt.Now, random: rand.IntN,
+		backend: opt.Counters, prices: table, metrics: opt.Metrics, log: opt.Log, now: time.Now, random: rand.IntN,
 		idle: make(chan struct{}),
-	}
-	if g.now == nil {
-		g.now = time.Now
 	}
 	if g.metrics == nil {
 		g.metrics = NewMetrics()
@@ -73,7 +69,7 @@ func New(opt Options) (*Gate, error) {
 	}
 	cfg := opt.Config
 	g.limiter = limit.New(limit.Options{
-		Prefix: cfg.Redis.Prefix, StreamMax: max(cfg.Ledger.StreamMax/spendStreams, 1), Now: opt.Now,
+		Prefix: cfg.Redis.Prefix, StreamMax: cfg.Ledger.StreamMax,
 	})
 	if err := g.Apply(cfg); err != nil {
 		return nil, err
@@ -86,9 +82,6 @@ func New(opt Options) (*Gate, error) {
 	g.stopped.Go(func() { g.upkeep(ctx) })
 	return g, nil
 }
-
-// spendStreams is over how many streams spend records are spread.
-const spendStreams = 16
 
 // Apply puts another configuration in force for the calls that begin from now on. Calls under way keep the one they
 // began with. Settings of the process (listeners, the store) stay as they were at the start.

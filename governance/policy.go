@@ -1,6 +1,7 @@
 package governance
 
 import (
+	"cmp"
 	"fmt"
 	"net/url"
 	"strings"
@@ -40,14 +41,13 @@ type caller struct {
 // upstream is a deployment made ready.
 type upstream struct {
 	*config.Deployment
-	scope     *limit.Scope // nil when nothing of it counts
+	scope     *limit.Scope
+	counts    bool       // something of the scope is counted
+	own       *price.Row // its own price; nil: the table's
 	authority string
 	path      string // "" keeps the request's own
 	auth      string // value of the authorization header; ""
 }
-
-// cluster is the name of the Envoy cluster of a deployment.
-func (u *upstream) cluster() string { return "deployment/" + u.Name }
 
 func newPolicy(cfg *config.Config, table *price.Table) (*policy, error) {
 	p := &policy{
@@ -85,11 +85,18 @@ func (p *policy) addDeployments(m *config.Model) error {
 		if d.Kind == config.CredentialSecret {
 			up.auth = "Bearer " + d.Credential
 		}
-		up.scope = limit.NewScope(p.cfg.Redis.Prefix, limit.Owner{
+		if d.Price != nil {
+			row := price.FromConfig(*d.Price).WithFactor(d.PriceFactor)
+			up.own = &row
+		}
+		scope := limit.NewScope(p.cfg.Redis.Prefix, limit.Owner{
 			Kind: limit.KindDeployment, ID: d.Name, Home: limit.Home("model", m.Name), Limits: d.Limits,
-			Enforce: inherit(d.Enforce, m.Enforce, p.cfg.Enforce), Zone: p.cfg.Timezone, Order: d.Order,
+			Enforce: cmp.Or(d.Enforce, m.Enforce, p.cfg.Enforce), Zone: p.cfg.Timezone, Order: d.Order,
 			Track: m.Strategy == "usage" && len(m.Deployments) > 1,
 		})
+		if up.scope, up.counts = scope, scope != nil; !up.counts {
+			up.scope = limit.Uncounted(d.Name, d.Order)
+		}
 		p.upstreams[d] = up
 	}
 	return nil
@@ -103,7 +110,7 @@ func (p *policy) newCaller(k *identity.Key) *caller {
 	above := p.cfg.Enforce
 	if k.Org != nil {
 		c.access.Org, c.access.OrgID = &k.Org.Access, k.Org.ID
-		above = inherit(k.Org.Enforce, above)
+		above = cmp.Or(k.Org.Enforce, above)
 	}
 	c.add(p, limit.KindKey, k.ID, k.Scope, above)
 	if k.Team != nil {
@@ -121,7 +128,7 @@ func (c *caller) add(p *policy, kind, id string, s config.Scope, above config.En
 		zone = p.cfg.Timezone
 	}
 	scope := limit.NewScope(p.cfg.Redis.Prefix, limit.Owner{
-		Kind: kind, ID: id, Home: c.home, Limits: s.Limits, Enforce: inherit(s.Enforce, above), Zone: zone,
+		Kind: kind, ID: id, Home: c.home, Limits: s.Limits, Enforce: cmp.Or(s.Enforce, above), Zone: zone,
 	})
 	if scope != nil {
 		c.scopes = append(c.scopes, scope)
@@ -141,14 +148,4 @@ func (p *policy) setCache(c *caller) {
 	}
 	rule := cache.RuleFor(p.cfg.Cache, team, c.key.Cache)
 	c.cacheTTL, c.cacheFor = rule.TTL, rule.ScopeID(ids)
-}
-
-// inherit is the nearest enforcement that says something.
-func inherit(nearest ...config.Enforce) config.Enforce {
-	for _, e := range nearest {
-		if e != config.Inherit {
-			return e
-		}
-	}
-	return config.Block
 }

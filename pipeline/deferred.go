@@ -221,12 +221,9 @@ func (d *Deferred) expire(now time.Time) {
 // unanswered when ctx ended.
 func (d *Deferred) Drain(ctx context.Context) int {
 	d.expire(time.Now().Add(24 * time.Hour))
-	for d.Pending() > 0 {
+	for d.Pending() > 0 && ctx.Err() == nil {
 		select {
 		case <-ctx.Done():
-			d.stop()
-			<-d.stopped
-			return d.Pending()
 		case <-time.After(time.Millisecond):
 		}
 	}

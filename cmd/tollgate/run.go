@@ -85,9 +85,8 @@ func run(ctx context.Context, path string, stdout, stderr io.Writer) error {
 		failed = l.envoy.Err()
 	}
 	cancel()
-	totals := l.app.gate.Totals
 	err := errors.Join(failed, l.stop(cfg.Drain))
-	summarize(stdout, totals())
+	summarize(stdout, l.app.gate.Totals())
 	return err
 }
 

@@ -165,7 +165,7 @@ func (g *Grant) appendScope(args []any, i int, s *Scope, e Ending) []any {
 	if takeBack {
 		requests, actual = -1, 0
 	}
-	args = append(args, s.has, g.members[i], requests, actual-g.reservedTokens(s.Counts), len(s.Budgets))
+	args = append(args, s.has, g.members[i], requests, actual-g.demand.tokens(s.Counts, g.Output), len(s.Budgets))
 	for j, b := range s.Budgets {
 		args = append(args, b.field, g.periods[i][j], charge(b.Unit, e, takeBack))
 	}
@@ -197,19 +197,6 @@ func counted(how config.TPMCounts, u usage.Usage) int64 {
 		return u.Output
 	default:
 		return u.Total()
-	}
-}
-
-// reservedTokens is how many tokens the admission counted.
-func (g *Grant) reservedTokens(how config.TPMCounts) int64 {
-	out := g.Output * g.demand.Choices
-	switch how {
-	case config.CountInput:
-		return g.demand.Input
-	case config.CountOutput:
-		return out
-	default:
-		return g.demand.Input + out
 	}
 }
 

@@ -32,7 +32,7 @@ const (
 // Limiter reserves and settles on one Redis. It is safe for concurrent use.
 type Limiter struct {
 	prefix    string
-	streamMax int64
+	streamMax int64        // records in each spend stream
 	offset    atomic.Int64 // Redis' clock minus this process', in ns, as the last reply showed it
 	holder    holder
 	now       func() time.Time
@@ -42,14 +42,14 @@ type Limiter struct {
 // Options of a Limiter.
 type Options struct {
 	Prefix string
-	// StreamMax is how many spend records each of the streams keeps.
+	// StreamMax is how many spend records Redis keeps, all streams together.
 	StreamMax int64
 	Now       func() time.Time // nil: time.Now
 }
 
 // New makes a limiter.
 func New(opt Options) *Limiter {
-	l := &Limiter{prefix: opt.Prefix, streamMax: opt.StreamMax, now: opt.Now}
+	l := &Limiter{prefix: opt.Prefix, streamMax: max(opt.StreamMax/streams, 1), now: opt.Now}
 	if l.now == nil {
 		l.now = time.Now
 	}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/tollgate-proxy/tollgate/governance/config"
+	"github.com/tollgate-proxy/tollgate/governance/usage"
 )
 
 // remainder is what the last grant showed of a scope.
@@ -82,7 +83,7 @@ func (s *Scope) takeLocal(d Demand, p Policy, replicas int64, now time.Time) (Fa
 	}{
 		{FailParallel, s.Parallel, func() int64 { return 0 }, h.live, 1},
 		{FailRPM, s.RPM, func() int64 { return faded(last.use.Requests, age) }, h.requests, 1},
-		{FailTPM, s.TPM, func() int64 { return faded(last.use.Tokens, age) }, h.tokens, d.tokens(s.Counts)},
+		{FailTPM, s.TPM, func() int64 { return faded(last.use.Tokens, age) }, h.tokens, d.tokens(s.Counts, d.Want)},
 	} {
 		if r.limit == nil || r.limit.Audit {
 			continue
@@ -93,7 +94,7 @@ func (s *Scope) takeLocal(d Demand, p Policy, replicas int64, now time.Time) (Fa
 	}
 	h.requests++
 	h.live++
-	h.tokens += d.tokens(s.Counts)
+	h.tokens += d.tokens(s.Counts, d.Want)
 	h.nano += d.Amount(config.USD)
 	h.total += d.Amount(config.Tokens)
 	h.count++
@@ -147,7 +148,7 @@ func (s *Scope) giveBackLocal(d Demand) {
 	defer h.mu.Unlock()
 	h.requests--
 	h.live--
-	h.tokens -= d.tokens(s.Counts)
+	h.tokens -= d.tokens(s.Counts, d.Want)
 	h.nano -= d.Amount(config.USD)
 	h.total -= d.Amount(config.Tokens)
 	h.count--
@@ -179,14 +180,7 @@ func (d Demand) Amount(u config.Unit) int64 {
 	}
 }
 
-// tokens is the most that a tpm limit can count of the demand.
-func (d Demand) tokens(how config.TPMCounts) int64 {
-	switch how {
-	case config.CountInput:
-		return d.Input
-	case config.CountOutput:
-		return d.Want * d.Choices
-	default:
-		return d.Input + d.Want*d.Choices
-	}
+// tokens is how many tokens a tpm limit counts of the demand with so much output a choice.
+func (d Demand) tokens(how config.TPMCounts, output int64) int64 {
+	return counted(how, usage.Usage{Input: d.Input, Output: output * d.Choices})
 }

@@ -1,6 +1,7 @@
 package limit
 
 import (
+	"cmp"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -78,7 +79,7 @@ func NewScope(prefix string, o Owner) *Scope {
 	s.TPM = newLimit(o.Limits.TPM, o.Enforce)
 	s.Parallel = newLimit(o.Limits.Parallel, o.Enforce)
 	for _, b := range o.Limits.Budgets {
-		if enforce := inherit(b.Enforce, o.Enforce); enforce != config.Off {
+		if enforce := cmp.Or(b.Enforce, o.Enforce); enforce != config.Off {
 			s.Budgets = append(s.Budgets, newBudget(b, enforce, o.Zone))
 		}
 	}
@@ -106,18 +107,11 @@ func (s *Scope) keep(what, base string) {
 	s.keys = append(s.keys, base+what+":"+s.Kind+":"+safe(s.ID))
 }
 
-func inherit(own, above config.Enforce) config.Enforce {
-	if own != config.Inherit {
-		return own
-	}
-	return above
-}
-
 func newLimit(r *config.Rate, above config.Enforce) *Limit {
 	if r == nil {
 		return nil
 	}
-	switch inherit(r.Enforce, above) {
+	switch cmp.Or(r.Enforce, above) {
 	case config.Off:
 		return nil
 	case config.Audit:

@@ -13,44 +13,53 @@ import (
 
 // Options says where a Redis is and how it is spoken to.
 type Options struct {
-	URL      string // redis://[user[:password]@]host[:port][/db] or unix:///path?db=n
+	// URL is one of
+	//
+	//	redis://[user[:password]@]host[:port][/db]                        one server; rediss:// over TLS
+	//	redis+cluster://[user[:password]@]host:port,host:port             a Redis Cluster; rediss+cluster:// over TLS
+	//	redis+sentinel://[user[:password]@]host:port,host:port/master[/db]  the master that sentinels name; rediss+sentinel://
+	//	unix:///path[?db=n]
+	//
+	// Over TLS ?cacert=FILE names the authority to trust in place of the system's, ?cert=FILE&key=FILE the client's
+	// certificate.
+	URL      string
 	Username string // used when the URL has none
 	Password string // used when the URL has none
 	// Deadline is the longest that a trip waits for the server to answer. Zero means 100 ms.
 	Deadline time.Duration
 	// Eval sends whole scripts, for servers that forbid EVALSHA.
 	Eval bool
-	// PoolSize is the number of connections. Zero means 8: a few trips at a time carry all requests.
+	// PoolSize is the number of connections to each server. Zero means 12: a few trips at a time carry all requests.
 	PoolSize int
+	// MaxValue bounds an argument, in bytes. Zero means 512 MB, what Redis accepts; a larger one costs the connection, so
+	// it is refused before it is sent.
+	MaxValue int
 	// Tracer sees every trip; nil traces nothing.
 	Tracer *Tracer
 }
 
-// Backend is one Redis, or the in-process store. It is safe for concurrent use.
+// Backend is one Redis: a server, the master that sentinels name, a cluster, or the in-process store. It is safe for
+// concurrent use.
 type Backend struct {
-	client   *redis.Client
-	deadline time.Duration
-	eval     bool
-	dialect  int
-	tracer   *Tracer
-	breaker  breaker
-	merger   merger
+	*settings
+	one      *node     // nil for a cluster
+	cluster  *cluster  // nil for everything else
 	embedded *embedded // nil for a server
 }
 
 // Open makes a backend for a server. It does no I/O: a server that is away is found out by the first batch, or by Ping.
 func Open(opt Options) (*Backend, error) {
-	ro, err := redis.ParseURL(opt.URL)
+	t, err := parse(opt.URL)
 	if err != nil {
-		return nil, fmt.Errorf("redis url: %w", err)
+		return nil, err
 	}
-	if ro.Username == "" {
-		ro.Username = opt.Username
+	if t.username == "" {
+		t.username = opt.Username
 	}
-	if ro.Password == "" {
-		ro.Password = opt.Password
+	if t.password == "" {
+		t.password = opt.Password
 	}
-	return open(ro, opt, withShebang), nil
+	return open(t, opt, withShebang), nil
 }
 
 // quiet keeps go-redis from writing to standard error: each failure reaches whoever asked, and is counted.
@@ -60,39 +69,64 @@ func (quiet) Printf(context.Context, string, ...any) {}
 
 var silence = sync.OnceFunc(func() { redis.SetLogger(quiet{}) })
 
-func open(ro *redis.Options, opt Options, dialect int) *Backend {
+func open(t *target, opt Options, dialect int) *Backend {
 	silence()
-	deadline := opt.Deadline
-	if deadline <= 0 {
-		deadline = 100 * time.Millisecond
+	s := &settings{deadline: opt.Deadline, maxValue: opt.MaxValue, dialect: dialect, eval: opt.Eval, tracer: opt.Tracer}
+	if s.deadline <= 0 {
+		s.deadline = 100 * time.Millisecond
 	}
-	ro.Protocol = 2           // no HELLO: a new connection is ready one trip earlier, and pushes are not used
-	ro.DisableIdentity = true // no CLIENT SETINFO, for the same reason
-	ro.MaxRetries = -1        // never resend what may have been executed
-	ro.ContextTimeoutEnabled = true
-	ro.DialTimeout = time.Second // bounded by the batch's own deadline as well
-	ro.DialerRetries = 1         // a refused connection is an answer
-	ro.ReadTimeout = 5 * time.Second
-	ro.WriteTimeout = 5 * time.Second
-	ro.PoolTimeout = deadline
-	ro.PoolSize = opt.PoolSize
-	if ro.PoolSize <= 0 {
-		ro.PoolSize = 8
+	if s.maxValue <= 0 {
+		s.maxValue = 512 << 20
 	}
-	ro.Dialer = dialer(ro.Network, ro.Addr, ro.DialTimeout)
-	return &Backend{
-		client:   redis.NewClient(ro),
-		deadline: deadline,
-		eval:     opt.Eval,
-		dialect:  dialect,
-		tracer:   opt.Tracer,
-		breaker:  breaker{threshold: 3, pause: 250 * time.Millisecond},
+	s.connect = func(addr string) *redis.Client { return t.connect(addr, s.deadline, opt.PoolSize) }
+	b := &Backend{settings: s}
+	if t.cluster {
+		b.cluster = newCluster(s, t.hosts)
+	} else {
+		b.one = newNode(s, t.hosts[0])
+	}
+	return b
+}
+
+// connect makes the connections to one server, or to the master that the sentinels name.
+func (t *target) connect(addr string, deadline time.Duration, size int) *redis.Client {
+	if size <= 0 {
+		size = 3 * maxSenders
+	}
+	if t.master != "" {
+		return redis.NewFailoverClient(t.failover(deadline, size))
+	}
+	return redis.NewClient(&redis.Options{
+		Network: t.network, Addr: addr, Username: t.username, Password: t.password, DB: t.db,
+		Protocol:        2,                                                         // no HELLO: a new connection is ready one trip earlier, and pushes are not used
+		DisableIdentity: true,                                                      // no CLIENT SETINFO, for the same reason
+		MaxRetries:      -1,                                                        // never resend what may have been executed
+		Dialer:          dialer(t.tls), DialTimeout: dialTimeout, DialerRetries: 1, // a refused connection is an answer
+		ContextTimeoutEnabled: true, ReadTimeout: lastTimeout, WriteTimeout: lastTimeout,
+		PoolSize: size, PoolTimeout: deadline, PipelinePoolSize: -1,
+	})
+}
+
+// failover is the same for a server that sentinels name.
+func (t *target) failover(deadline time.Duration, size int) *redis.FailoverOptions {
+	return &redis.FailoverOptions{
+		MasterName: t.master, SentinelAddrs: t.hosts, Username: t.username, Password: t.password, DB: t.db,
+		Protocol: 2, DisableIdentity: true, MaxRetries: -1,
+		Dialer: dialer(t.tls), DialTimeout: dialTimeout, DialerRetries: 1,
+		ContextTimeoutEnabled: true, ReadTimeout: lastTimeout, WriteTimeout: lastTimeout,
+		PoolSize: size, PoolTimeout: deadline, PipelinePoolSize: -1,
 	}
 }
 
+// lastTimeout bounds reads and writes that no context bounds.
+const lastTimeout = 35 * time.Second
+
 // Close closes the connections; batches that are under way fail.
 func (b *Backend) Close() error {
-	err := b.client.Close()
+	if b.cluster != nil {
+		return b.cluster.close()
+	}
+	err := b.one.close()
 	if b.embedded != nil {
 		b.embedded.close()
 	}
@@ -102,17 +136,64 @@ func (b *Backend) Close() error {
 // Embedded says whether this is the in-process store.
 func (b *Backend) Embedded() bool { return b.embedded != nil }
 
+// Clustered says whether this is a cluster: then the keys of a script must share a slot.
+func (b *Backend) Clustered() bool { return b.cluster != nil }
+
 // Deadline is the longest that a trip waits for the server to answer.
 func (b *Backend) Deadline() time.Duration { return b.deadline }
 
-// Ping asks the server whether it answers, within the deadline. It is what a readiness probe calls.
+// Answering says whether the server answered lately: false while the breaker is open, of a cluster while those of all
+// its masters are.
+func (b *Backend) Answering() bool {
+	if b.cluster == nil {
+		return !b.one.breaker.open()
+	}
+	known := b.cluster.inUse()
+	for _, n := range known {
+		if !n.breaker.open() {
+			return true
+		}
+	}
+	return len(known) == 0
+}
+
+// node is the server that has a slot; nil when a cluster does not tell within the deadline.
+func (b *Backend) node(ctx context.Context, slot uint16) *node {
+	if b.cluster == nil {
+		return b.one
+	}
+	return b.cluster.node(ctx, slot)
+}
+
+// known is the server that has a slot, as far as that is known.
+func (b *Backend) known(slot uint16) *node {
+	if b.cluster == nil {
+		return b.one
+	}
+	return b.cluster.known(slot)
+}
+
+// nodes are the servers that commands go to.
+func (b *Backend) nodes(ctx context.Context) []*node {
+	if b.cluster == nil {
+		return []*node{b.one}
+	}
+	return b.cluster.masters(ctx)
+}
+
+// Ping asks whether Redis answers, within the deadline. It is what a readiness probe calls. Of a cluster one master is
+// enough: what belongs to the others is up to whoever asks for it.
 func (b *Backend) Ping(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, b.deadline)
 	defer cancel()
-	if err := b.client.Ping(ctx).Err(); err != nil {
-		return unavailable(err)
+	err := errNoNodes
+	for _, n := range b.nodes(ctx) {
+		if err = n.client.Load().Ping(ctx).Err(); err == nil {
+			return nil
+		}
+		n.inTrouble()
 	}
-	return nil
+	return unavailable(err)
 }
 
 // ErrEvicts says that the server may throw counters away when its memory is full.
@@ -126,7 +207,23 @@ func (b *Backend) CheckMemoryPolicy(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, b.deadline)
 	defer cancel()
-	info, err := b.client.Info(ctx, "memory").Result()
+	list := b.nodes(ctx)
+	if len(list) == 0 {
+		return unavailable(errNoNodes)
+	}
+	var errs []error
+	for _, n := range list {
+		err := n.checkMemoryPolicy(ctx)
+		if errors.Is(err, ErrEvicts) {
+			return err
+		}
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+func (n *node) checkMemoryPolicy(ctx context.Context) error {
+	info, err := n.client.Load().Info(ctx, "memory").Result()
 	if err != nil {
 		if isReply(err) {
 			return nil
@@ -142,29 +239,20 @@ func (b *Backend) CheckMemoryPolicy(ctx context.Context) error {
 	return nil
 }
 
-// Load puts scripts into the server's cache, so that the first request does not pay for it. Failing is harmless.
+// Load puts scripts into the servers' caches, so that the first request does not pay for it. Failing is harmless.
 func (b *Backend) Load(ctx context.Context, scripts ...*Script) error {
 	if b.eval {
 		return nil
 	}
-	p := b.client.Pipeline()
-	for _, s := range scripts {
-		p.ScriptLoad(ctx, s.source[b.dialect].source)
+	var errs []error
+	for _, n := range b.nodes(ctx) {
+		p := n.client.Load().Pipeline()
+		for _, s := range scripts {
+			p.ScriptLoad(ctx, s.source[b.dialect].source)
+		}
+		if _, err := p.Exec(ctx); err != nil {
+			errs = append(errs, unavailable(err))
+		}
 	}
-	if _, err := p.Exec(ctx); err != nil {
-		return unavailable(err)
-	}
-	return nil
-}
-
-// exec sends commands of a number of batches as one pipeline and records the trip. The commands' own errors are the
-// result.
-func (b *Backend) exec(ctx context.Context, kind Kind, caller string, batches int, owners []string, cmds []redis.Cmder) {
-	started := b.tracer.start()
-	p := b.client.Pipeline()
-	for _, c := range cmds {
-		_ = p.Process(ctx, c) // queues; a pipeline returns no error here
-	}
-	_, _ = p.Exec(ctx) // the first error of all says nothing about any one of them
-	b.tracer.trip(started, kind, caller, batches, owners, cmds)
+	return errors.Join(errs...)
 }

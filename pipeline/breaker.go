@@ -39,6 +39,3 @@ func (k *breaker) report(answered bool, now time.Time) {
 
 // open says whether requests are failing at once.
 func (k *breaker) open() bool { return k.failures.Load() >= k.threshold }
-
-// Answering says whether the server answered lately: false while the breaker is open.
-func (b *Backend) Answering() bool { return !b.breaker.open() }

@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -11,19 +12,35 @@ import (
 	"time"
 )
 
+// dialTimeout bounds one attempt to connect; a request's own deadline is shorter.
+const dialTimeout = time.Second
+
 // dialer opens connections that can tell whether a failed write had sent anything.
-func dialer(network, addr string, timeout time.Duration) func(context.Context, string, string) (net.Conn, error) {
-	d := net.Dialer{Timeout: timeout, KeepAlive: 30 * time.Second}
-	return func(ctx context.Context, _, _ string) (net.Conn, error) {
-		c, err := d.DialContext(ctx, network, addr)
+func dialer(secure *tls.Config) func(context.Context, string, string) (net.Conn, error) {
+	d := net.Dialer{Timeout: dialTimeout, KeepAlive: 30 * time.Second}
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		plain, err := d.DialContext(ctx, network, addr)
 		if err != nil {
 			return nil, err
 		}
-		sys, ok := c.(syscall.Conn)
+		sys, ok := plain.(syscall.Conn)
 		if !ok {
 			return nil, fmt.Errorf("connection to %s has no file descriptor", addr)
 		}
-		return &conn{Conn: c, raw: sys}, nil
+		c := &conn{Conn: plain, raw: sys}
+		if secure == nil {
+			return c, nil
+		}
+		own := secure.Clone()
+		if own.ServerName == "" {
+			own.ServerName, _, _ = net.SplitHostPort(addr)
+		}
+		over := tls.Client(c, own)
+		if err := over.HandshakeContext(ctx); err != nil {
+			_ = c.Close()
+			return nil, &net.OpError{Op: "dial", Net: network, Err: err} // no command was sent yet
+		}
+		return over, nil
 	}
 }
 

@@ -17,7 +17,7 @@ func pair(t *testing.T) (ours, other net.Conn) {
 		t.Fatal(err)
 	}
 	defer func() { _ = l.Close() }()
-	ours, err = dialer("tcp", l.Addr().String(), time.Second)(context.Background(), "", "")
+	ours, err = dialer(nil)(context.Background(), "tcp", l.Addr().String())
 	if err != nil {
 		t.Fatal(err)
 	}

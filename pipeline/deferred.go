@@ -8,52 +8,48 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/redis/go-redis/v9"
 )
 
 // DeferredOptions tunes the queue of deferred writes.
 type DeferredOptions struct {
 	// Deadline is how long a Writes that nobody closes keeps what was declared. Zero means one second.
 	Deadline time.Duration
-	// MaxPending bounds the queue, in commands. Beyond it the oldest replaceable writes go first, then new writes are
-	// refused; both are counted and logged. Zero means 200,000.
+	// MaxPending bounds the queue, in commands. Beyond it replaceable writes go first, then new writes are refused; both
+	// are counted and logged. Zero means 200,000.
 	MaxPending int
-	// MaxFlush bounds one pipeline, in commands. Zero means 512.
+	// MaxBytes bounds what the queue holds in memory, by the size of keys and arguments. Zero means 256 MiB.
+	MaxBytes int
+	// MaxFlush bounds one pipeline, in commands. Zero means 4,096. No pipeline holds much more than 4 MiB.
 	MaxFlush int
-	Log      *slog.Logger
+	// Workers is how many flushes to one server may be under way at the same time. Zero means one. With more, and always
+	// on a cluster, order is kept among the writes of a slot, which their hash tag decides, and not beyond it.
+	Workers int
+	Log     *slog.Logger
 }
 
-// Deferred is the queue through which everything that requests write afterwards leaves, in one order. One flush is
-// under way at a time: a lone write leaves at once, and what arrives meanwhile leaves together. A flush is repeated
-// until it is answered. It is safe for concurrent use.
+// Deferred is the queue through which everything that requests write afterwards leaves. A lone write leaves at once; what
+// arrives while a flush is under way leaves together with the next one. A flush is repeated until it is answered. It is
+// safe for concurrent use, and none of its methods but Drain does I/O.
 type Deferred struct {
 	backend *Backend
 	opt     DeferredOptions
 	writer  string
 
-	mu      sync.Mutex
-	seq     int64    // the last number given to a Once
-	queue   []*write // in order, not yet answered
-	flying  int      // how many at the front are under way
-	open    map[*Writes]time.Time
-	dropped int64
-	wake    chan struct{}
+	mu       sync.Mutex
+	seq      int64 // the last number given to a Once
+	lanes    map[uint16]*lane
+	boxes    map[*node]*outbox
+	epoch    int64 // of the cluster's slots, when the boxes were filled
+	pending  int   // commands, those under way included
+	bytes    int
+	spare    int // of them replaceable
+	open     map[*Writes]time.Time
+	dropped  int64
+	stopping bool
 
+	ctx     context.Context //nolint:containedctx // ends with Drain: flushes belong to no caller
 	stop    context.CancelFunc
-	stopped chan struct{}
-}
-
-// write is one queued command.
-type write struct {
-	owner       string
-	plain       []any   // a command without a script
-	script      *Script // else a script
-	keys        []string
-	args        []any
-	seq         int64 // of a Once; 0 for others
-	replaceable bool  // may be dropped: it is about a copy, or the next one makes good for it
-	unknown     bool  // a reply was lost: it may have run
-	cmd         *redis.Cmd
+	running sync.WaitGroup
 }
 
 // NewDeferred starts a queue with a new writer id.
@@ -64,18 +60,24 @@ func NewDeferred(b *Backend, opt DeferredOptions) *Deferred {
 	if opt.MaxPending <= 0 {
 		opt.MaxPending = 200_000
 	}
+	if opt.MaxBytes <= 0 {
+		opt.MaxBytes = 256 << 20
+	}
 	if opt.MaxFlush <= 0 {
-		opt.MaxFlush = 512
+		opt.MaxFlush = 4096
+	}
+	if opt.Workers <= 0 {
+		opt.Workers = 1
 	}
 	if opt.Log == nil {
 		opt.Log = slog.New(slog.DiscardHandler)
 	}
-	ctx, cancel := context.WithCancel(context.Background())
 	d := &Deferred{
 		backend: b, opt: opt, writer: uuid.Must(uuid.NewV7()).String(),
-		open: map[*Writes]time.Time{}, wake: make(chan struct{}, 1), stop: cancel, stopped: make(chan struct{}),
+		lanes: map[uint16]*lane{}, boxes: map[*node]*outbox{}, open: map[*Writes]time.Time{},
 	}
-	go d.run(ctx)
+	d.ctx, d.stop = context.WithCancel(context.Background())
+	d.running.Go(d.tick)
 	return d
 }
 
@@ -86,65 +88,28 @@ func (d *Deferred) Writer() string { return d.writer }
 func (d *Deferred) Pending() int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return len(d.queue)
+	return d.pending
 }
 
-// Dropped is how many commands were given up because the queue was full.
+// Dropped is how many commands were given up: because the queue was full, or because they may be lost and could not be
+// repeated in their place.
 func (d *Deferred) Dropped() int64 {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.dropped
 }
 
-// Writes is what one request writes afterwards. It belongs to one goroutine; Close is idempotent.
-type Writes struct {
-	deferred *Deferred
-	mu       sync.Mutex // the queue's deadline may take what is there
-	list     []*write
-}
-
-// Writes starts the deferred batch of one request. Nothing is sent until Close, or until the deadline after the first
-// declaration.
-func (d *Deferred) Writes() *Writes { return &Writes{deferred: d} }
-
-// Writer is the id under which Once writes are numbered.
-func (w *Writes) Writer() string { return w.deferred.writer }
-
-// Do declares a command that may be repeated and may be lost, such as setting a copy.
-func (w *Writes) Do(owner string, args ...any) {
-	w.add(&write{owner: owner, plain: args, replaceable: true})
-}
-
-// Eval declares a script that may be repeated and may be lost, because a later one makes good for it.
-func (w *Writes) Eval(owner string, s *Script, keys []string, args ...any) {
-	w.add(&write{owner: owner, script: s, keys: keys, args: args, replaceable: true})
-}
-
-// Once declares a script that is applied exactly once. It gets the writer's id as ARGV[1] and the write's number as
-// ARGV[2], followed by args; KEYS[1] must hold the last number applied of that writer (or be made to), and the script
-// must do nothing when that is not below ARGV[2]. Numbers grow in the order in which writes are sent.
-func (w *Writes) Once(owner string, s *Script, keys []string, args ...any) {
-	w.add(&write{owner: owner, script: s, keys: keys, args: args, seq: -1})
-}
-
-func (w *Writes) add(x *write) {
-	w.mu.Lock()
-	first := len(w.list) == 0
-	w.list = append(w.list, x)
-	w.mu.Unlock()
-	if first {
-		w.deferred.opened(w)
-	}
-}
-
-// Close hands everything declared to the queue. It does no I/O.
-func (w *Writes) Close() {
-	w.mu.Lock()
-	list := w.list
-	w.list = nil
-	w.mu.Unlock()
-	if list != nil {
-		w.deferred.enqueue(w, list)
+// tick hands on what Writes left open beyond their deadline.
+func (d *Deferred) tick() {
+	tick := time.NewTicker(d.opt.Deadline / 4)
+	defer tick.Stop()
+	for {
+		select {
+		case <-d.ctx.Done():
+			return
+		case now := <-tick.C:
+			d.expire(now)
+		}
 	}
 }
 
@@ -152,54 +117,6 @@ func (d *Deferred) opened(w *Writes) {
 	d.mu.Lock()
 	d.open[w] = time.Now().Add(d.opt.Deadline)
 	d.mu.Unlock()
-}
-
-// errFull is logged with each write that finds no room.
-var errFull = errors.New("queue of deferred writes is full")
-
-func (d *Deferred) enqueue(w *Writes, list []*write) {
-	d.mu.Lock()
-	delete(d.open, w)
-	dropped := d.makeRoom(len(list))
-	for _, x := range list {
-		if len(d.queue) >= d.opt.MaxPending {
-			dropped++
-			continue
-		}
-		if x.seq != 0 {
-			d.seq++
-			x.seq = d.seq
-		}
-		d.queue = append(d.queue, x)
-	}
-	d.dropped += int64(dropped)
-	d.mu.Unlock()
-	if dropped > 0 {
-		d.opt.Log.Error("deferred writes lost", "error", errFull, "lost", dropped, "limit", d.opt.MaxPending)
-	}
-	select {
-	case d.wake <- struct{}{}:
-	default: // the flusher is awake
-	}
-}
-
-// makeRoom drops replaceable writes that are not under way, oldest first, until n more fit. It says how many it dropped.
-func (d *Deferred) makeRoom(n int) int {
-	over := len(d.queue) + n - d.opt.MaxPending
-	if over <= 0 {
-		return 0
-	}
-	dropped := 0
-	kept := d.queue[:d.flying:d.flying]
-	for _, x := range d.queue[d.flying:] {
-		if x.replaceable && dropped < over {
-			dropped++
-			continue
-		}
-		kept = append(kept, x)
-	}
-	d.queue = kept
-	return dropped
 }
 
 // expire takes what Writes left open beyond their deadline.
@@ -217,6 +134,87 @@ func (d *Deferred) expire(now time.Time) {
 	}
 }
 
+// errFull is logged with each write that finds no room.
+var errFull = errors.New("queue of deferred writes is full")
+
+func (d *Deferred) enqueue(w *Writes, list []*write) {
+	d.mu.Lock()
+	delete(d.open, w)
+	size := 0
+	for _, x := range list {
+		size += x.size
+	}
+	dropped := d.makeRoom(len(list), size)
+	for _, x := range list {
+		if d.pending >= d.opt.MaxPending || d.bytes+x.size > d.opt.MaxBytes {
+			dropped++
+			continue
+		}
+		if x.once {
+			d.seq++
+			x.writer, x.seq = d.writer, d.seq
+		}
+		d.push(x)
+	}
+	d.dropped += int64(dropped)
+	d.mu.Unlock()
+	if dropped > 0 {
+		d.opt.Log.Error("deferred writes lost", "error", errFull, "lost", dropped, "limit", d.opt.MaxPending, "limit_bytes", d.opt.MaxBytes)
+	}
+}
+
+// push puts a write behind those of its lane. The lock is held.
+func (d *Deferred) push(x *write) {
+	d.pending++
+	d.bytes += x.size
+	if x.replaceable {
+		d.spare++
+	}
+	l := d.lanes[x.slot]
+	if l == nil {
+		l = &lane{slot: x.slot}
+		d.lanes[x.slot] = l
+	}
+	l.queue = append(l.queue, x)
+	if !l.listed {
+		d.ready(l)
+	}
+}
+
+// gone counts a write out. The lock is held.
+func (d *Deferred) gone(x *write) {
+	d.pending--
+	d.bytes -= x.size
+	if x.replaceable {
+		d.spare--
+	}
+}
+
+// makeRoom drops replaceable writes that are not under way until n more of a size fit. It says how many it dropped. The
+// lock is held.
+func (d *Deferred) makeRoom(n, size int) int {
+	dropped := 0
+	full := func() bool {
+		return d.spare > 0 && (d.pending+n > d.opt.MaxPending || d.bytes+size > d.opt.MaxBytes)
+	}
+	for _, l := range d.lanes {
+		if !full() {
+			break
+		}
+		kept := l.queue[:l.flying:l.flying]
+		for _, x := range l.queue[l.flying:] {
+			if x.replaceable && full() {
+				d.gone(x)
+				dropped++
+				continue
+			}
+			kept = append(kept, x)
+		}
+		l.queue = kept
+	}
+	return dropped
+}
+
 // Drain closes every open Writes, sends what is queued and stops the queue; it returns how many commands were left
 // unanswered when ctx ended.
 func (d *Deferred) Drain(ctx context.Context) int {
@@ -227,7 +225,10 @@ func (d *Deferred) Drain(ctx context.Context) int {
 		case <-time.After(time.Millisecond):
 		}
 	}
+	d.mu.Lock()
+	d.stopping = true
+	d.mu.Unlock()
 	d.stop()
-	<-d.stopped
+	d.running.Wait()
 	return d.Pending()
 }

@@ -16,10 +16,7 @@ import (
 )
 
 // once adds ARGV[3] to KEYS[2] exactly once.
-var once = pipeline.NewScript("once", `
-if tonumber(ARGV[2]) <= tonumber(redis.call('GET', KEYS[1]) or '0') then return 0 end
-redis.call('SET', KEYS[1], ARGV[2])
-return redis.call('INCRBY', KEYS[2], ARGV[3])`)
+var once = pipeline.NewOnce("once", `return redis.call('INCRBY', KEYS[2], ARGV[3])`)
 
 func add(d *pipeline.Deferred, n int) {
 	w := d.Writes()
@@ -115,10 +112,7 @@ func TestDeferredWritesApplyOnce(t *testing.T) {
 				return
 			case <-time.After(time.Duration(rand.IntN(3)) * time.Millisecond):
 				other.ScriptFlush(context.Background())
-				other.ScriptLoad(context.Background(), `
-if tonumber(ARGV[2]) <= tonumber(redis.call('GET', KEYS[1]) or '0') then return 0 end
-redis.call('SET', KEYS[1], ARGV[2])
-return redis.call('INCRBY', KEYS[2], ARGV[3])`)
+				other.ScriptLoad(context.Background(), once.Source())
 				if rand.IntN(2) == 0 {
 					other.ScriptFlush(context.Background())
 				}

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
-	"github.com/redis/go-redis/v9"
 )
 
 // EmbeddedOptions bounds the in-process store.
@@ -47,7 +46,7 @@ func OpenEmbedded(opt EmbeddedOptions) (*Backend, error) {
 		opt.MaxKeys = 100_000
 	}
 	go e.run(opt)
-	b := open(&redis.Options{Network: "tcp", Addr: store.Addr(), Password: password},
+	b := open(&target{network: "tcp", hosts: []string{store.Addr()}, password: password},
 		Options{Tracer: opt.Tracer, Deadline: embeddedDeadline}, withoutShebang)
 	b.embedded = e
 	return b, nil

@@ -32,6 +32,7 @@ var notExecuted = []string{
 	"MOVED ", "ASK ", "TRYAGAIN ",
 	"MISCONF ", // writes are stopped because snapshots fail
 	"OOM ",     // full, and the policy is noeviction; judged before the first command of a script
+	"GAP ",     // a write that is applied once, when the one before it has not run; see NewOnce
 }
 
 // NotExecuted says whether err is a reply that proves that the command was not executed, so that sending it once more
@@ -63,4 +64,14 @@ func neverSent(err error) bool {
 	return errors.As(err, &op) && op.Op == "dial"
 }
 
-func isNoScript(err error) bool { return isReply(err) && strings.HasPrefix(err.Error(), "NOSCRIPT ") }
+func isNoScript(err error) bool { return hasPrefix(err, "NOSCRIPT ") }
+
+// wrongServer says whether a reply tells that its server is not the master, or not ready to be one.
+func wrongServer(err error) bool {
+	return hasPrefix(err, "READONLY ") || hasPrefix(err, "LOADING ") || hasPrefix(err, "MASTERDOWN ")
+}
+
+// hasPrefix says whether err is a reply that begins so.
+func hasPrefix(err error, prefix string) bool {
+	return isReply(err) && strings.HasPrefix(err.Error(), prefix)
+}

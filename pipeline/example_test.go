@@ -46,10 +46,7 @@ func ExampleDeferred() {
 		return
 	}
 	defer func() { _ = store.Close() }()
-	charge := pipeline.NewScript("charge", `
-		if tonumber(ARGV[2]) <= tonumber(redis.call('GET', KEYS[1]) or '0') then return 0 end
-		redis.call('SET', KEYS[1], ARGV[2])
-		return redis.call('INCRBY', KEYS[2], ARGV[3])`)
+	charge := pipeline.NewOnce("charge", `return redis.call('INCRBY', KEYS[2], ARGV[3])`)
 	queue := pipeline.NewDeferred(store, pipeline.DeferredOptions{})
 
 	writes := queue.Writes()

@@ -9,7 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// The pauses between attempts while the server does not answer.
+// The pauses between attempts while a server does not answer.
 const (
 	firstPause = 10 * time.Millisecond
 	lastPause  = time.Second
@@ -19,131 +19,263 @@ const (
 // costs a repetition.
 const flushTimeout = 5 * time.Second
 
-// run sends what is queued until ctx ends.
-func (d *Deferred) run(ctx context.Context) {
-	defer close(d.stopped)
-	tick := time.NewTicker(d.opt.Deadline / 4)
-	defer tick.Stop()
+// flushBytes bounds a flush by what it carries.
+const flushBytes = 4 << 20
+
+// lane is what is queued for one slot, in order. It is in one flush at a time, so nothing overtakes in it.
+type lane struct {
+	slot   uint16
+	queue  []*write // not yet answered
+	flying int      // how many at the front are under way
+	listed bool     // it is in an outbox, or under way
+	ask    string   // where the slot is on its way to, by the last reply
+}
+
+// outbox is the lanes that wait for one server.
+type outbox struct {
+	to      *node
+	lanes   []*lane
+	workers int
+}
+
+// leg is a lane's part of a flush.
+type leg struct {
+	lane   *lane
+	list   []*write
+	asking bool
+}
+
+// ready lists a lane for the server that has its slot, and sees that somebody sends it. The lock is held.
+func (d *Deferred) ready(l *lane) {
+	l.listed = true
+	to := d.backend.known(l.slot)
+	if l.ask != "" {
+		to = d.backend.cluster.at(l.ask)
+	}
+	o := d.boxes[to]
+	if o == nil {
+		o = &outbox{to: to}
+		d.boxes[to] = o
+	}
+	o.lanes = append(o.lanes, l)
+	if o.workers < d.opt.Workers && !d.stopping {
+		o.workers++
+		d.running.Go(func() { d.work(o) })
+	}
+}
+
+// moved lists all lanes anew when slots have moved. The lock is held.
+func (d *Deferred) moved() {
+	if d.backend.cluster == nil {
+		return
+	}
+	epoch := d.backend.cluster.epoch.Load()
+	if epoch == d.epoch {
+		return
+	}
+	d.epoch = epoch
+	var all []*lane
+	for _, o := range d.boxes {
+		all = append(all, o.lanes...)
+		o.lanes = nil
+	}
+	for _, l := range all {
+		d.ready(l)
+	}
+}
+
+// work sends what is in an outbox until it is empty.
+func (d *Deferred) work(o *outbox) {
 	pause := firstPause
 	for {
-		list := d.take()
-		if len(list) == 0 {
-			select {
-			case <-ctx.Done():
-				return
-			case <-d.wake:
-			case now := <-tick.C:
-				d.expire(now)
-			}
-			continue
+		legs := d.take(o)
+		if legs == nil {
+			return
 		}
-		left := d.flush(ctx, list)
-		if left == 0 {
+		switch d.flush(o, legs) {
+		case progress:
 			pause = firstPause
 			continue
+		case hold:
 		}
-		if left < len(list) {
-			pause = firstPause // it does answer
-		}
-		select { // what was not answered is still at the front of the queue
-		case <-ctx.Done():
-			return
+		select {
+		case <-d.ctx.Done():
 		case <-time.After(pause):
 		}
 		pause = min(2*pause, lastPause)
 	}
 }
 
-// take marks the front of the queue as under way. A write whose outcome is unknown goes alone: see flush.
-func (d *Deferred) take() []*write {
+// take marks the front of the lanes of an outbox as under way. When there is nothing, the worker is gone.
+func (d *Deferred) take(o *outbox) []leg {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.flying = min(len(d.queue), d.opt.MaxFlush)
-	if d.flying > 0 && d.queue[0].unknown {
-		d.flying = 1
+	d.moved()
+	if len(o.lanes) == 0 || d.stopping && d.ctx.Err() != nil {
+		o.workers--
+		if o.workers == 0 && len(o.lanes) == 0 {
+			delete(d.boxes, o.to)
+		}
+		return nil
 	}
-	return d.queue[:d.flying:d.flying]
+	var legs []leg
+	count, size, taken := 0, 0, 0
+	for _, l := range o.lanes {
+		if count >= d.opt.MaxFlush || size >= flushBytes {
+			break
+		}
+		taken++
+		n := 0
+		for n < len(l.queue) && count < d.opt.MaxFlush && size < flushBytes {
+			size += l.queue[n].size
+			n++
+			count++
+		}
+		l.flying = n
+		legs = append(legs, leg{lane: l, list: l.queue[:n:n], asking: l.ask != ""})
+	}
+	o.lanes = slices.Delete(o.lanes, 0, taken)
+	return legs
 }
 
-// flush sends a list as one pipeline and says how much of it was not answered. That stays at the front of the queue.
+// outcome is what a flush came to, for whoever decides on a pause.
+type outcome int
+
+const (
+	hold     outcome = iota // nothing was answered: the server is away, or does not take writes
+	progress                // something was, or the next attempt is another one
+)
+
+// flush sends the legs as one pipeline. What was not answered stays at the front of its lane.
 //
-// Numbers decide what is a repetition, so no write may run before one with a smaller number that is still to run. Yet
-// some commands of a pipeline can be refused and later ones run: another process brings a lost script back between the
-// two. So a write that provably never ran gets a new number, and so does all that is queued behind it. A write whose
-// reply was lost may not get one: it may have run under its old number. It is repeated under that, alone and with the
-// whole script, before anything else is sent.
-func (d *Deferred) flush(ctx context.Context, list []*write) int {
-	ctx, cancel := context.WithTimeout(ctx, flushTimeout)
-	defer cancel()
-	d.send(ctx, list, list[0].unknown)
-	unknown, refused := d.judge(ctx, list)
-	if len(refused) > 0 && len(unknown) == 0 {
-		d.requeue(nil, refused)
-		d.send(ctx, refused, true)
-		unknown, refused = d.judge(ctx, refused)
+// A write whose reply was lost is sent again under its number, which decides whether it is a repetition. A write that
+// provably did not run is too: those behind it in the same flush name its number, and have not run either.
+func (d *Deferred) flush(o *outbox, legs []leg) outcome {
+	if o.to != nil {
+		d.send(o.to, legs)
 	}
-	d.requeue(unknown, refused)
-	return len(unknown) + len(refused)
+	result := hold
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, g := range legs {
+		if d.settle(o, g) {
+			result = progress
+		}
+	}
+	return result
 }
 
-// judge sorts out what was not answered: writes whose outcome is unknown, and writes that did not run and must.
-func (d *Deferred) judge(ctx context.Context, list []*write) (unknown, refused []*write) {
-	for _, x := range list {
-		err := x.cmd.Err()
+// send executes the legs on a server.
+func (d *Deferred) send(to *node, legs []leg) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(d.ctx), flushTimeout)
+	defer cancel()
+	info := tripInfo{kind: KindDeferred, caller: d.writer}
+	var cmds []redis.Cmder
+	for _, g := range legs {
+		last := map[string]int64(nil)
+		own := int64(0)
+		for _, x := range g.list {
+			before := own
+			if x.once && x.writer != d.writer {
+				if last == nil {
+					last = map[string]int64{}
+				}
+				before, last[x.writer] = last[x.writer], x.seq
+			} else if x.once {
+				own = x.seq
+			}
+			if g.asking {
+				info.owners, cmds = append(info.owners, x.owner), append(cmds, redis.NewCmd(ctx, "ASKING"))
+			}
+			x.cmd = redis.NewCmd(ctx, x.command(d.backend, before)...)
+			info.owners, cmds = append(info.owners, x.owner), append(cmds, x.cmd)
+			info.batches++
+		}
+	}
+	if len(cmds) > 0 {
+		to.exec(ctx, info, cmds)
+	}
+}
+
+// settle takes what was answered off a lane and lists the lane again if anything is left. It says whether there was
+// progress. The lock is held.
+func (d *Deferred) settle(o *outbox, g leg) (progress bool) {
+	l := g.lane
+	asked := l.ask != ""
+	l.ask = ""
+	var left []*write
+	for i, x := range g.list {
+		err := errNoNodes
+		if o.to != nil {
+			err = x.cmd.Err()
+		}
 		switch {
 		case err == nil || errors.Is(err, redis.Nil):
-		case !isReply(err), x.unknown && NotExecuted(err):
-			x.unknown = true
-			unknown = append(unknown, x)
-		case !NotExecuted(err):
+			progress = true
+		case isReply(err) && !NotExecuted(err):
+			progress = true
 			d.opt.Log.Error("deferred write refused by redis", "owner", x.owner, "error", err)
-		case x.replaceable:
-			// Its place in the order is gone: what came after it may have run.
-			if isNoScript(err) {
-				_ = d.backend.Load(ctx, x.script) // the next one will find it
-			}
+		case x.replaceable && (!isReply(err) && !neverSent(err) && o.to != nil || ranAny(g.list[i+1:])):
+			d.dropped++ // it may have run, or what came after it has: sent again, it would overtake that
 		default:
-			refused = append(refused, x)
+			progress = d.again(l, x, err) || progress
+			left = append(left, x)
+			continue
+		}
+		d.gone(x)
+	}
+	if asked && len(left) == len(g.list) {
+		progress = false // back to the slot's owner, after a pause
+	}
+	rest := l.queue[len(g.list):]
+	if len(left) > 0 {
+		rest = slices.Concat(left, rest)
+	}
+	for _, x := range g.list {
+		x.cmd = nil
+	}
+	clear(g.list) // the queue's array is kept, what was answered is not
+	l.queue, l.flying, l.listed = rest, 0, false
+	if len(rest) > 0 {
+		d.ready(l)
+	} else {
+		delete(d.lanes, l.slot)
+	}
+	return progress
+}
+
+// ranAny says whether the server ran any of these.
+func ranAny(list []*write) bool {
+	for _, x := range list {
+		if err := x.cmd.Err(); err == nil || isReply(err) && !NotExecuted(err) {
+			return true
 		}
 	}
-	return unknown, refused
+	return false
 }
 
-// requeue replaces what is under way by what of it must be sent again.
-func (d *Deferred) requeue(unknown, refused []*write) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	behind := d.queue[d.flying:]
-	if len(refused) > 0 {
-		for _, x := range slices.Concat(refused, behind) {
-			if x.seq != 0 {
-				d.seq++
-				x.seq = d.seq
-			}
-		}
+// again prepares a write that was not answered for its next attempt. It says whether that should follow at once. The
+// lock is held.
+func (d *Deferred) again(l *lane, x *write, err error) bool {
+	if isNoScript(err) {
+		missing := !x.whole
+		x.whole = true
+		return missing
 	}
-	d.queue = slices.Concat(unknown, refused, behind)
-	d.flying = len(unknown) + len(refused)
-}
-
-func (d *Deferred) send(ctx context.Context, list []*write, whole bool) {
-	owners := make([]string, len(list))
-	cmds := make([]redis.Cmder, len(list))
-	for i, x := range list {
-		x.cmd = redis.NewCmd(ctx, x.command(d, whole)...)
-		owners[i], cmds[i] = x.owner, x.cmd
+	c := d.backend.cluster
+	if c == nil {
+		return false
 	}
-	d.backend.exec(ctx, KindDeferred, d.writer, len(list), owners, cmds)
-}
-
-// command builds the command as it is sent now.
-func (x *write) command(d *Deferred, whole bool) []any {
-	if x.script == nil {
-		return x.plain
+	switch kind, addr := moved(err); kind {
+	case "MOVED":
+		c.redirect(l.slot, err)
+		return true
+	case "ASK":
+		l.ask = c.known(l.slot).neighbour(addr)
+		return true
 	}
-	args := x.args
-	if x.seq != 0 {
-		args = append([]any{d.writer, x.seq}, args...)
+	if !isReply(err) {
+		c.learn() // another server may have the slot by now
 	}
-	return x.script.call(d.backend.dialect, whole || d.backend.eval, x.keys, args)
+	return false
 }

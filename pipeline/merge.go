@@ -3,6 +3,7 @@ package pipeline
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -15,87 +16,206 @@ const (
 	maxMerged  = 64 // batches a trip
 )
 
-// merger lets the batches of concurrent requests share trips. A lone caller sends its own batch on its own goroutine, as
-// if there were no merger; callers that arrive while maxSenders trips are under way gather, and the next sender, itself one
-// of them, takes them all along.
+// Bounds of trips that are late. Their callers have gone on without them; they are read to the end, so that what arrives
+// late finds its owner.
+const (
+	maxLate  = 4
+	patience = 5 * time.Second
+)
+
+// merger lets the batches of concurrent requests share trips to a server. A batch that finds a place leaves at once;
+// batches that come while maxSenders trips are under way gather, and leave together with the next one.
 //
 // So the deadline bounds the wait for the server, not the wait for a turn: a burst that the server works off is late, but
 // served, and a server that does not answer fails the trips under way and, by the breaker, all that wait.
 type merger struct {
 	mu      sync.Mutex
 	senders int
-	waiting []*share // the head is the next sender
+	waiting []*share
 }
 
-// share is one batch's part of a trip.
+// share is one batch's part of a trip to one server.
 type share struct {
-	kind   Kind
-	caller string
-	list   []*declared
-	lead   chan bool // true: send the next trip; false: your part has been sent and answered
+	ctx     context.Context //nolint:containedctx // for the trace: the trip outlives the call
+	backend *Backend
+	kind    Kind
+	caller  string
+	list    []*declared
+	done    chan struct{}        // closed when each command has its result, or has been sent once more
+	depth   int                  // 1, and one more with each further try
+	first   *share               // of the same batch: depths are counted there
+	until   time.Time            // when its time is over; set when the first try is sent
+	waited  int                  // of the first: the greatest depth waited for; the owner's
+	further map[*declared]*share // what carries the commands that are sent once more; nil for most
 }
 
-// run sends one batch, alone or with others, and returns when each of its commands has a reply or an error.
-func (b *Backend) run(ctx context.Context, kind Kind, caller string, list []*declared) {
-	s := &share{kind: kind, caller: caller, list: list}
-	m := &b.merger
+// submit sends a share, alone or with others. It does not block.
+func (n *node) submit(s *share) {
+	m := &n.merger
 	m.mu.Lock()
 	if m.senders >= maxSenders {
-		s.lead = make(chan bool, 1)
 		m.waiting = append(m.waiting, s)
 		m.mu.Unlock()
-		if !<-s.lead {
-			return
-		}
-		m.mu.Lock()
-		others := min(len(m.waiting), maxMerged-1)
-		group := append([]*share{s}, m.waiting[:others]...)
-		m.waiting = append(m.waiting[:0], m.waiting[others:]...)
-		m.mu.Unlock()
-		b.sendMerged(ctx, group)
-		for _, other := range group[1:] {
-			other.lead <- false
-		}
-	} else {
-		m.senders++
-		m.mu.Unlock()
-		b.sendMerged(ctx, []*share{s})
-	}
-	m.mu.Lock()
-	if len(m.waiting) > 0 {
-		// It takes this sender's place, and stops waiting at once: a second sender that ends before it runs must not give
-		// it another place, which nobody would use.
-		next := m.waiting[0]
-		m.waiting = append(m.waiting[:0], m.waiting[1:]...)
-		next.lead <- true
-	} else {
-		m.senders--
-	}
-	m.mu.Unlock()
-}
-
-// sendMerged sends the batches of a group as one pipeline, within the deadline.
-func (b *Backend) sendMerged(ctx context.Context, group []*share) {
-	n := 0
-	for _, s := range group {
-		n += len(s.list)
-	}
-	owners, cmds := make([]string, 0, n), make([]redis.Cmder, 0, n)
-	for _, s := range group {
-		for _, d := range s.list {
-			owners, cmds = append(owners, d.owner), append(cmds, d.cmd)
-		}
-	}
-	if !b.breaker.allow(time.Now()) {
-		for _, c := range cmds {
-			c.SetErr(unavailable(errBreaker))
-		}
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), b.deadline)
+	m.senders++
+	m.mu.Unlock()
+	go n.send([]*share{s})
+}
+
+// send sends trips as long as anything waits: it holds a sender's place.
+func (n *node) send(group []*share) {
+	for group != nil {
+		if !n.trip(group) {
+			return // it was late, and another has the place
+		}
+		group = n.next()
+	}
+}
+
+// next takes what goes with the next trip, or gives the sender's place back. A further try goes alone: it has less time
+// than the others.
+func (n *node) next() []*share {
+	m := &n.merger
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if len(m.waiting) == 0 {
+		m.senders--
+		return nil
+	}
+	size := 1
+	for size < len(m.waiting) && size < maxMerged && m.waiting[0].depth == 1 && m.waiting[size].depth == 1 {
+		size++
+	}
+	group := make([]*share, size)
+	copy(group, m.waiting)
+	left := copy(m.waiting, m.waiting[size:])
+	clear(m.waiting[left:])
+	m.waiting = m.waiting[:left]
+	return group
+}
+
+// trip sends the shares of a group as one pipeline and hands out the replies. It returns false when the deadline passed
+// first: then the callers have their error, and somebody else has the sender's place.
+func (n *node) trip(group []*share) bool {
+	now := time.Now()
+	if !n.breaker.allow(now) {
+		for _, s := range group {
+			s.fail(errBreaker)
+		}
+		n.inTrouble()
+		return true
+	}
+	wait := n.deadline
+	if u := group[0].until; !u.IsZero() {
+		wait = u.Sub(now)
+	}
+	for _, s := range group {
+		s.until = now.Add(wait)
+	}
+	longest := wait + patience
+	if n.late.Load() >= maxLate {
+		longest = wait
+	}
+	info, cmds := gather(group)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(group[0].ctx), longest)
 	defer cancel()
-	b.exec(ctx, group[0].kind, group[0].caller, len(group), owners, cmds)
-	b.breaker.report(answered(cmds), time.Now())
+	var over atomic.Bool
+	timer := time.AfterFunc(wait, func() {
+		if over.CompareAndSwap(false, true) {
+			n.giveUp(group)
+		}
+	})
+	n.exec(ctx, info, cmds)
+	if over.CompareAndSwap(false, true) {
+		timer.Stop()
+		n.report(answered(cmds))
+		for _, s := range group {
+			s.finish()
+		}
+		return true
+	}
+	n.late.Add(-1)
+	if answered(cmds) {
+		n.report(true)
+	}
+	for _, s := range group {
+		s.deliverLate()
+	}
+	return false
+}
+
+// gather lists the commands of a group.
+func gather(group []*share) (tripInfo, []redis.Cmder) {
+	size := 0
+	for _, s := range group {
+		size += len(s.list)
+	}
+	info := tripInfo{kind: group[0].kind, caller: group[0].caller, batches: len(group), owners: make([]string, 0, size)}
+	cmds := make([]redis.Cmder, 0, size)
+	for _, s := range group {
+		for _, d := range s.list {
+			if d.asking {
+				info.owners, cmds = append(info.owners, d.owner), append(cmds, redis.NewCmd(s.ctx, "ASKING"))
+			}
+			info.owners, cmds = append(info.owners, d.owner), append(cmds, d.cmd)
+		}
+	}
+	return info, cmds
+}
+
+// giveUp answers the callers of a trip whose deadline has passed, and lets the next trip go.
+func (n *node) giveUp(group []*share) {
+	n.late.Add(1)
+	n.report(false)
+	for _, s := range group {
+		s.fail(context.DeadlineExceeded)
+	}
+	if next := n.next(); next != nil {
+		go n.send(next)
+	}
+}
+
+// fail ends a share without replies.
+func (s *share) fail(cause error) {
+	err := unavailable(cause)
+	for _, d := range s.list {
+		d.err = err
+	}
+	close(s.done)
+}
+
+// finish hands out the replies, and sends on what provably was not executed.
+func (s *share) finish() {
+	var list []*declared
+	for _, d := range s.list {
+		d.val, d.err = d.cmd.Result()
+		if d.err == nil {
+			continue
+		}
+		if NotExecuted(d.err) || neverSent(d.err) {
+			list = append(list, d)
+		}
+		if !isReply(d.err) {
+			d.err = unavailable(d.err)
+		}
+	}
+	if len(list) > 0 {
+		s.again(list)
+	}
+	close(s.done)
+}
+
+// deliverLate hands replies that came after their callers had gone on to whoever wants them.
+func (s *share) deliverLate() {
+	for _, d := range s.list {
+		if d.late == nil {
+			continue
+		}
+		if val, err := d.cmd.Result(); err == nil {
+			d.late(val)
+		}
+	}
 }
 
 // answered says whether the server replied to anything at all.

@@ -14,6 +14,7 @@ import (
 type Script struct {
 	name   string
 	source [2]text // by dialect
+	once   bool    // made by NewOnce
 }
 
 // The Lua dialects of the backends.
@@ -35,6 +36,9 @@ func NewScript(name, source string) *Script {
 
 // Name is the name given to NewScript.
 func (s *Script) Name() string { return s.name }
+
+// Source is the text that servers run.
+func (s *Script) Source() string { return s.source[withShebang].source }
 
 func digest(source string) text {
 	sum := sha1.Sum([]byte(source)) //nolint:gosec // see the import

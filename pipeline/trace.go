@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"context"
 	"fmt"
 	"sync"
 	"time"
@@ -104,11 +105,20 @@ func (t *Tracer) start() time.Time {
 	return time.Now()
 }
 
-// trip records one pipeline. Owners run parallel to cmds.
-func (t *Tracer) trip(started time.Time, kind Kind, caller string, batches int, owners []string, cmds []redis.Cmder) {
+// tripInfo says what a trip is for. Owners run parallel to its commands.
+type tripInfo struct {
+	kind    Kind
+	caller  string
+	batches int
+	owners  []string
+}
+
+// trip records one pipeline.
+func (t *Tracer) trip(ctx context.Context, started time.Time, addr string, info tripInfo, cmds []redis.Cmder) {
 	if t == nil {
 		return
 	}
+	kind, caller, batches, owners := info.kind, info.caller, info.batches, info.owners
 	took := time.Since(started)
 	transport := transportError(cmds)
 	result := "ok"

@@ -19,7 +19,7 @@ var (
 	renewSource string
 
 	admitScript  = pipeline.NewScript("admit", admitSource)
-	settleScript = pipeline.NewScript("settle", settleSource)
+	settleScript = pipeline.NewOnce("settle", settleSource)
 	renewScript  = pipeline.NewScript("renew", renewSource)
 )
 

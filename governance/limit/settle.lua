@@ -1,20 +1,16 @@
 #!lua flags=allow-oom
 -- Settlement: exchanges what an admission reserved for what was really used, exactly once.
 --
--- KEYS  1 the writer's last number; then, if there is a record, its stream; then for each scope those of b, r, l that
---       its "has" names, as in admit.lua
--- ARGV  1 writer    2 number    3 instant of the admission in ms    4 its rate bucket    5 scopes
+-- KEYS  1 the last number of its writer (see pipeline.NewOnce); then, if there is a record, its stream; then for each scope
+--       those of b, r, l that its "has" names, as in admit.lua
+-- ARGV  1 number    2 number before    3 instant of the admission in ms    4 its rate bucket    5 scopes
 --       6 record ('' for none)  7 most records the stream keeps
 --       then for each scope: has, lease member, requests to add, tokens to add (both may be negative), budgets n,
 --       then n times: field, period, actual amount
--- Reply 1 when applied, 0 when this number or a later one was applied before
+-- Reply 1
 --
 -- `reserved` moves only together with its lease member. A settlement whose lease ran out still charges; one admitted
 -- before the counter was made does not (the ledger has it); none makes a counter.
-local last = redis.pcall('GET', KEYS[1])
-if type(last) == 'table' then last = '0' end -- a key of the wrong type; SET replaces it
-if tonumber(ARGV[2]) <= (tonumber(last) or 0) then return 0 end
-redis.call('SET', KEYS[1], ARGV[2], 'PX', 3024000000)
 local key = 1
 local arg = 7
 local function take_key()

@@ -124,7 +124,7 @@ func (w *walker) finish() {
 // settleOnce calls the settlement script as the flusher would, under a number that stays.
 func (w *walker) settleOnce(g *Grant, e Ending) {
 	keys := []string{"tg:{" + g.scopes[0].Home + "}:w:" + w.writer}
-	args := []any{w.writer, w.seq, g.At.UnixMilli(), g.bucket, len(g.scopes), "", 1000}
+	args := []any{w.seq, "", g.At.UnixMilli(), g.bucket, len(g.scopes), "", 1000}
 	for i, s := range g.scopes {
 		keys = append(keys, s.keys...)
 		args = g.appendScope(args, i, s, e)

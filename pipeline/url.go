@@ -1,0 +1,188 @@
+package pipeline
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"strconv"
+	"strings"
+)
+
+// target is a Redis as its URL says it.
+type target struct {
+	network            string // tcp or unix
+	hosts              []string
+	username, password string
+	db                 int
+	cluster            bool
+	master             string // its name, when the hosts are sentinels
+	tls                *tls.Config
+}
+
+// The ports of a URL that names none.
+const (
+	redisPort    = "6379"
+	sentinelPort = "26379"
+)
+
+// parse reads a URL; see Options.URL for the shapes. Its errors never repeat the URL, which may hold a password.
+func parse(s string) (*target, error) {
+	scheme, rest, found := strings.Cut(s, "://")
+	if !found {
+		return nil, errors.New("redis url: must be one such as redis://127.0.0.1:6379/0")
+	}
+	rest, query, _ := strings.Cut(rest, "?")
+	values, err := url.ParseQuery(query)
+	if err != nil {
+		return nil, errors.New("redis url: its query cannot be read")
+	}
+	t := &target{network: "tcp"}
+	if scheme == "unix" {
+		return t.unix(rest, values)
+	}
+	authority, path, _ := strings.Cut(rest, "/")
+	if err := t.user(authority); err != nil {
+		return nil, err
+	}
+	secure, shape, port := strings.HasPrefix(scheme, "rediss"), strings.TrimPrefix(strings.TrimPrefix(scheme, "rediss"), "redis"), redisPort
+	switch shape {
+	case "+cluster":
+		t.cluster = true
+	case "+sentinel":
+		t.master, path, _ = strings.Cut(path, "/")
+		if port = sentinelPort; t.master == "" {
+			return nil, errors.New("redis url: must name the master, such as redis+sentinel://h1:26379,h2:26379/mymaster/0")
+		}
+	case "":
+	default:
+		return nil, fmt.Errorf("redis url: unknown scheme %q", scheme)
+	}
+	if err := t.setHosts(authority[strings.LastIndexByte(authority, '@')+1:], port); err != nil {
+		return nil, err
+	}
+	if err := t.database(path); err != nil {
+		return nil, err
+	}
+	return t, t.secure(secure, values)
+}
+
+// unix reads unix:///path?db=n.
+func (t *target) unix(path string, query url.Values) (*target, error) {
+	if !strings.HasPrefix(path, "/") || len(path) < 2 {
+		return nil, errors.New("redis url: unix:// needs an absolute path, such as unix:///run/redis.sock")
+	}
+	t.network, t.hosts = "unix", []string{path}
+	return t, t.database(query.Get("db"))
+}
+
+// user takes user:password@ off an authority.
+func (t *target) user(authority string) error {
+	at := strings.LastIndexByte(authority, '@')
+	if at < 0 {
+		return nil
+	}
+	name, password, _ := strings.Cut(authority[:at], ":")
+	var wrong [2]error
+	t.username, wrong[0] = url.PathUnescape(name)
+	t.password, wrong[1] = url.PathUnescape(password)
+	if wrong[0] != nil || wrong[1] != nil {
+		return errors.New("redis url: user and password must be percent-encoded")
+	}
+	return nil
+}
+
+func (t *target) setHosts(list, port string) error {
+	for h := range strings.SplitSeq(list, ",") {
+		if h == "" {
+			h = "localhost"
+		}
+		host, p, err := net.SplitHostPort(h)
+		if err != nil {
+			host, p = strings.Trim(h, "[]"), port
+		}
+		if n, err := strconv.ParseUint(p, 10, 16); err != nil || n == 0 || host == "" {
+			return fmt.Errorf("redis url: %q is no host:port", h)
+		}
+		t.hosts = append(t.hosts, net.JoinHostPort(host, p))
+	}
+	if len(t.hosts) > 1 && !t.cluster && t.master == "" {
+		return errors.New("redis url: several hosts need redis+cluster:// or redis+sentinel://")
+	}
+	return nil
+}
+
+func (t *target) database(text string) error {
+	if text == "" {
+		return nil
+	}
+	db, err := strconv.ParseUint(text, 10, 16)
+	if err != nil {
+		return fmt.Errorf("redis url: %q is no database number", text)
+	}
+	if t.db = int(db); t.cluster && db != 0 { //nolint:gosec // it has 16 bits
+		return errors.New("redis url: a cluster has only database 0")
+	}
+	return nil
+}
+
+// secure sets up TLS. The authority of the server's certificate is one of the system's, or of the file ?cacert=; a
+// client certificate is ?cert= and ?key=.
+func (t *target) secure(on bool, query url.Values) error {
+	for name := range query {
+		if name != "cacert" && name != "cert" && name != "key" || !on {
+			return fmt.Errorf("redis url: nothing is known of ?%s= (rediss:// takes cacert, cert and key)", name)
+		}
+	}
+	if !on {
+		return nil
+	}
+	t.tls = &tls.Config{MinVersion: tls.VersionTLS12}
+	if file := query.Get("cacert"); file != "" {
+		pem, err := os.ReadFile(file)
+		if err != nil {
+			return fmt.Errorf("redis url: cacert: %w", err)
+		}
+		t.tls.RootCAs = x509.NewCertPool()
+		if !t.tls.RootCAs.AppendCertsFromPEM(pem) {
+			return fmt.Errorf("redis url: cacert: no certificate in %s", file)
+		}
+	}
+	cert, key := query.Get("cert"), query.Get("key")
+	if cert == "" && key == "" {
+		return nil
+	}
+	pair, err := tls.LoadX509KeyPair(cert, key)
+	if err != nil {
+		return fmt.Errorf("redis url: cert and key: %w", err)
+	}
+	t.tls.Certificates = []tls.Certificate{pair}
+	return nil
+}
+
+// SameStore says whether two URLs mean the same server, cluster or master and the same database, so that one backend will
+// do for both. Who asks, and how, does not matter.
+func SameStore(a, b string) bool {
+	x, err := parse(a)
+	if err != nil {
+		return false
+	}
+	y, err := parse(b)
+	if err != nil {
+		return false
+	}
+	if x.network != y.network || x.db != y.db || x.cluster != y.cluster || x.master != y.master {
+		return false
+	}
+	for _, h := range x.hosts {
+		for _, g := range y.hosts {
+			if h == g {
+				return true
+			}
+		}
+	}
+	return false
+}

@@ -1,0 +1,131 @@
+package pipeline
+
+import (
+	"sync"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Writes is what one request writes afterwards. It belongs to one goroutine; Close is idempotent.
+type Writes struct {
+	deferred *Deferred
+	mu       sync.Mutex // the queue's deadline may take what is there
+	list     []*write
+}
+
+// write is one queued command.
+type write struct {
+	owner       string
+	slot        uint16
+	size        int     // of keys and arguments, in bytes
+	plain       []any   // a command without a script
+	script      *Script // else a script
+	keys        []string
+	args        []any
+	once        bool
+	writer      string // of a once
+	seq         int64  // its number
+	replaceable bool   // may be dropped: it is about a copy, or the next one makes good for it
+	whole       bool   // the server has not got the script
+	cmd         *redis.Cmd
+}
+
+// Writes starts the deferred batch of one request. Nothing is sent until Close, or until the deadline after the first
+// declaration.
+func (d *Deferred) Writes() *Writes { return &Writes{deferred: d} }
+
+// Writer is the id under which Once writes are numbered.
+func (w *Writes) Writer() string { return w.deferred.writer }
+
+// Do declares a command that may be repeated and may be lost, such as setting a copy. Its key follows its name.
+func (w *Writes) Do(owner string, args ...any) {
+	w.add(&write{owner: owner, plain: args, replaceable: true}, keyOf(args), args)
+}
+
+// Eval declares a script that may be repeated and may be lost, because a later one makes good for it.
+func (w *Writes) Eval(owner string, s *Script, keys []string, args ...any) {
+	w.add(&write{owner: owner, script: s, keys: keys, args: args, replaceable: true}, first(keys), args)
+}
+
+// Once declares a script made by [NewOnce]: it is applied exactly once. keys[0] is where the number of the writer's last
+// write is kept; its name must hold the writer's id, and the hash tag of the other keys.
+func (w *Writes) Once(owner string, s *Script, keys []string, args ...any) {
+	w.add(&write{owner: owner, script: s, keys: keys, args: args, once: true}, first(keys), args)
+}
+
+func first(keys []string) string {
+	if len(keys) == 0 {
+		return ""
+	}
+	return keys[0]
+}
+
+func (w *Writes) add(x *write, key string, args []any) {
+	d := w.deferred
+	if err := d.backend.tooLarge(args); err != nil {
+		d.opt.Log.Error("deferred write refused", "owner", x.owner, "error", err)
+		d.mu.Lock()
+		d.dropped++
+		d.mu.Unlock()
+		return
+	}
+	if d.backend.cluster != nil || d.opt.Workers > 1 {
+		x.slot = slot(key)
+	}
+	x.size = sizeOf(x.keys, args)
+	w.mu.Lock()
+	opens := len(w.list) == 0
+	w.list = append(w.list, x)
+	w.mu.Unlock()
+	if opens {
+		d.opened(w)
+	}
+}
+
+// sizeOf is about what a write takes in memory.
+func sizeOf(keys []string, args []any) int {
+	size := 200 // of the write itself
+	for _, k := range keys {
+		size += len(k)
+	}
+	for _, a := range args {
+		switch v := a.(type) {
+		case string:
+			size += len(v)
+		case []byte:
+			size += len(v)
+		default:
+			size += 16
+		}
+	}
+	return size
+}
+
+// Close hands everything declared to the queue. It does no I/O.
+func (w *Writes) Close() {
+	w.mu.Lock()
+	list := w.list
+	w.list = nil
+	w.mu.Unlock()
+	if list != nil {
+		w.deferred.enqueue(w, list)
+	}
+}
+
+// command builds the command as it is sent now. before is the number of the write of the same writer that goes before it
+// in the same lane of the same flush; 0: there is none.
+func (x *write) command(b *Backend, before int64) []any {
+	if x.script == nil {
+		return x.plain
+	}
+	args := x.args
+	if x.once {
+		args = make([]any, 2, 2+len(x.args))
+		args[0], args[1] = x.seq, ""
+		if before > 0 {
+			args[1] = before
+		}
+		args = append(args, x.args...)
+	}
+	return x.script.call(b.dialect, x.whole || b.eval, x.keys, args)
+}

@@ -176,7 +176,7 @@ func (c *Call) ask(ctx context.Context, cands []candidate) *Reply {
 	var stored pipeline.Handle[[]byte]
 	lookup := c.caching && !c.controls.NoCache
 	if lookup {
-		stored = pipeline.Declare(batch, "cache", pipeline.Bytes, "GET", c.cacheKey.Redis(c.policy.cfg.Redis.Prefix))
+		stored = pipeline.Declare(batch.On(c.gate.store), "cache", pipeline.Bytes, "GET", c.cacheKey.Redis(c.policy.cfg.Redis.Prefix))
 	}
 	reply := c.decide(ctx, admission, ask)
 	c.trips = batch.Trips()

@@ -175,6 +175,10 @@ func (c *Call) store(w *pipeline.Writes, e ending) {
 	if t := c.request.Cache.TTL; t > 0 {
 		ttl = min(ttl, t)
 	}
+	if c.gate.stores != c.gate.deferred {
+		w = c.gate.stores.Writes()
+		defer w.Close()
+	}
 	w.Do("cache", "SET", c.cacheKey.Redis(c.policy.cfg.Redis.Prefix), entry.Encode(c.cacheKey), "PX", ttl.Milliseconds())
 }
 

@@ -1,6 +1,7 @@
 package governance
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,7 +21,8 @@ import (
 // Options of a Gate.
 type Options struct {
 	Config   *config.Config
-	Counters *pipeline.Backend // counters, leases, spend streams and cached answers
+	Counters *pipeline.Backend // counters, leases and spend streams
+	Cache    *pipeline.Backend // cached answers; nil: with the counters
 	Metrics  *Metrics
 	Log      *slog.Logger
 }
@@ -28,7 +30,9 @@ type Options struct {
 // Gate decides on calls and settles them. It is safe for concurrent use.
 type Gate struct {
 	backend  *pipeline.Backend
+	store    *pipeline.Backend // of cached answers; may be the same
 	deferred *pipeline.Deferred
+	stores   *pipeline.Deferred // the cache's; may be the same
 	limiter  *limit.Limiter
 	prices   *price.Table
 	metrics  *Metrics
@@ -58,7 +62,7 @@ func New(opt Options) (*Gate, error) {
 		return nil, fmt.Errorf("price table: %w", err)
 	}
 	g := &Gate{
-		backend: opt.Counters, prices: table, metrics: opt.Metrics, log: opt.Log, now: time.Now, random: rand.IntN,
+		backend: opt.Counters, store: cmp.Or(opt.Cache, opt.Counters), prices: table, metrics: opt.Metrics, log: opt.Log, now: time.Now, random: rand.IntN,
 		idle: make(chan struct{}),
 	}
 	if g.metrics == nil {
@@ -75,7 +79,11 @@ func New(opt Options) (*Gate, error) {
 		return nil, err
 	}
 	g.replicas.Store(1)
-	g.deferred = pipeline.NewDeferred(opt.Counters, pipeline.DeferredOptions{Log: g.log})
+	g.deferred = pipeline.NewDeferred(g.backend, pipeline.DeferredOptions{Log: g.log})
+	g.stores = g.deferred
+	if g.store != g.backend {
+		g.stores = pipeline.NewDeferred(g.store, pipeline.DeferredOptions{Log: g.log})
+	}
 	g.metrics.watch(g)
 	ctx, cancel := context.WithCancel(context.Background())
 	g.stop = cancel
@@ -155,6 +163,9 @@ func (g *Gate) Drain(ctx context.Context) error {
 func (g *Gate) Close(ctx context.Context) error {
 	g.stop()
 	g.stopped.Wait()
+	if g.stores != g.deferred {
+		g.stores.Drain(ctx) // copies of answers: nothing is lost but time
+	}
 	if left := g.deferred.Drain(ctx); left > 0 {
 		return fmt.Errorf("%d deferred writes were not answered by redis and are lost", left)
 	}

@@ -27,7 +27,8 @@ const tripsKept = 256
 type app struct {
 	cfg      *config.Config
 	log      *slog.Logger
-	backend  *pipeline.Backend
+	backend  *pipeline.Backend // counters
+	cache    *pipeline.Backend // cached answers; may be the same
 	tracer   *pipeline.Tracer
 	gate     *governance.Gate
 	xds      *envoy.Server // nil: not served
@@ -60,7 +61,7 @@ func newApp(cfg *config.Config, at addresses, log *slog.Logger) (*app, error) {
 // start brings up the parts in order.
 func (a *app) start(at addresses) (err error) {
 	cfg, log := a.cfg, a.log
-	if a.backend, err = openStore(cfg, a.tracer); err != nil {
+	if err := a.openStores(); err != nil {
 		return err
 	}
 	switch err := a.backend.CheckMemoryPolicy(context.Background()); {
@@ -73,7 +74,7 @@ func (a *app) start(at addresses) (err error) {
 		log.Info("using the in-process store: nothing is kept across restarts, and nothing is shared with other processes")
 	}
 	metrics := governance.NewMetrics()
-	if a.gate, err = governance.New(governance.Options{Config: cfg, Counters: a.backend, Metrics: metrics, Log: log}); err != nil {
+	if a.gate, err = governance.New(governance.Options{Config: cfg, Counters: a.backend, Cache: a.cache, Metrics: metrics, Log: log}); err != nil {
 		return err
 	}
 	a.registry.MustRegister(a.tracer, metrics, collectors.NewGoCollector(),
@@ -87,14 +88,28 @@ func (a *app) start(at addresses) (err error) {
 	return a.serveHTTP("admin", at.admin, a.debugHandler())
 }
 
-func openStore(cfg *config.Config, tracer *pipeline.Tracer) (*pipeline.Backend, error) {
-	if cfg.Redis.URL == "" {
-		return pipeline.OpenEmbedded(pipeline.EmbeddedOptions{Evictable: cfg.Redis.Prefix + ":c:", Tracer: tracer})
+// openStores opens the counters' store and the cache's, which is the same one unless another is named.
+func (a *app) openStores() (err error) {
+	redis := a.cfg.Redis
+	if redis.URL == "" {
+		a.backend, err = pipeline.OpenEmbedded(pipeline.EmbeddedOptions{Evictable: redis.Prefix + ":c:", Tracer: a.tracer})
+		a.cache = a.backend
+		return err
 	}
-	return pipeline.Open(pipeline.Options{
-		URL: cfg.Redis.URL, Username: cfg.Redis.Username, Password: cfg.Redis.Password, Deadline: cfg.Redis.Deadline,
-		Eval: cfg.Redis.Scripts == "eval", Tracer: tracer,
-	})
+	options := pipeline.Options{
+		URL: redis.URL, Username: redis.Username, Password: redis.Password, Deadline: redis.Deadline,
+		Eval: redis.Scripts == "eval", Tracer: a.tracer,
+	}
+	if a.backend, err = pipeline.Open(options); err != nil {
+		return err
+	}
+	a.cache = a.backend
+	if redis.CacheURL == "" || pipeline.SameStore(redis.URL, redis.CacheURL) {
+		return nil
+	}
+	options.URL = redis.CacheURL
+	a.cache, err = pipeline.Open(options)
+	return err
 }
 
 // serveGRPC starts the filter, and the xDS server where it is wanted.
@@ -227,7 +242,18 @@ func (a *app) shutdown(grace time.Duration) error {
 	for _, s := range a.http {
 		errs = append(errs, s.Close())
 	}
-	return errors.Join(append(errs, a.backend.Close())...)
+	return errors.Join(append(errs, a.closeStores())...)
+}
+
+func (a *app) closeStores() error {
+	var errs []error
+	if a.cache != nil && a.cache != a.backend {
+		errs = append(errs, a.cache.Close())
+	}
+	if a.backend != nil {
+		errs = append(errs, a.backend.Close())
+	}
+	return errors.Join(errs...)
 }
 
 // abort ends an app that did not come up.
@@ -243,7 +269,5 @@ func (a *app) abort() {
 	if a.gate != nil {
 		_ = a.gate.Close(ctx)
 	}
-	if a.backend != nil {
-		_ = a.backend.Close()
-	}
+	_ = a.closeStores()
 }

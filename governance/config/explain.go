@@ -67,6 +67,9 @@ func (e *explainer) store(c *Config) {
 	} else {
 		e.line(1, "redis %s, prefix %s, deadline %s", withoutCredentials(c.Redis.URL), c.Redis.Prefix, showDuration(c.Redis.Deadline))
 	}
+	if c.Redis.CacheURL != "" {
+		e.line(1, "cached answers in redis %s", withoutCredentials(c.Redis.CacheURL))
+	}
 	f := c.Redis.OnFailure
 	e.line(1, "when it does not answer: budgets %s, rates %s, cache %s, unknown keys %s", f.Budgets, f.Rates, f.Cache, f.UnknownKey)
 	if c.Postgres != nil {

@@ -9,8 +9,7 @@ import (
 type unbuilt struct {
 	// key is a dotted path; [] stands for any index, * for any name.
 	key string
-	// except are values that this version acts on, the default among them. An entry that ends in "://" is the scheme
-	// of a URL.
+	// except are values that this version acts on, the default among them.
 	except []string
 	// only, when set, are the values that this version does not act on.
 	only []string
@@ -20,8 +19,6 @@ type unbuilt struct {
 var notYet = []unbuilt{
 	// the process
 	{key: "tls"},
-	{key: "redis.url", except: []string{"redis://", "unix://"}},
-	{key: "redis.cache_url"},
 	{key: "postgres"},
 	{key: "journal"},
 	{key: "ledger.retention", except: []string{"400d"}},
@@ -143,9 +140,7 @@ func (u unbuilt) applies(n *node) bool {
 	case u.only != nil:
 		return n.kind == scalarNode && !n.expanded && slices.Contains(u.only, n.text)
 	case u.except != nil:
-		return !n.void && !(n.kind == scalarNode && slices.ContainsFunc(u.except, func(value string) bool {
-			return n.text == value || strings.HasSuffix(value, "://") && strings.HasPrefix(n.text, value)
-		}))
+		return !n.void && !(n.kind == scalarNode && slices.Contains(u.except, n.text))
 	}
 	return true
 }

@@ -76,8 +76,9 @@ func redisRule(s string) string {
 		return "must begin with one of " + strings.Join(redisSchemes, "://, ") + "://"
 	case u.scheme == "unix":
 		return unixRedisRule(u)
-	case u.query != "":
-		return "must not have a query"
+	}
+	if wrong := tlsQueryRule(u); wrong != "" {
+		return wrong
 	}
 	if wrong := hostsRule(u.hosts); wrong != "" {
 		return wrong
@@ -94,6 +95,26 @@ func redisRule(s string) string {
 		return "must name one host; several need redis+cluster:// or redis+sentinel://"
 	case shape == "" && !databaseText(strings.TrimPrefix(u.path, "/")):
 		return "must end in the number of a database, such as /0"
+	}
+	return ""
+}
+
+// tlsQueryRule: over TLS a query may name files: the authority to trust, the client's certificate and its key.
+func tlsQueryRule(u storeURL) string {
+	if u.query == "" {
+		return ""
+	}
+	if !strings.HasPrefix(u.scheme, "rediss") {
+		return "must not have a query"
+	}
+	query, err := url.ParseQuery(u.query)
+	for name, values := range query {
+		if !slices.Contains([]string{"cacert", "cert", "key"}, name) || len(values) != 1 || values[0] == "" {
+			err = url.EscapeError(name)
+		}
+	}
+	if err != nil || query.Has("cert") != query.Has("key") {
+		return "can have no query but ?cacert=FILE and &cert=FILE&key=FILE"
 	}
 	return ""
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/tollgate-proxy/tollgate/governance/limit"
 	"github.com/tollgate-proxy/tollgate/governance/price"
 	"github.com/tollgate-proxy/tollgate/pipeline"
+	"github.com/tollgate-proxy/tollgate/pipeline/journal"
 )
 
 // Options of a Gate.
@@ -23,8 +24,11 @@ type Options struct {
 	Config   *config.Config
 	Counters *pipeline.Backend // counters, leases and spend streams
 	Cache    *pipeline.Backend // cached answers; nil: with the counters
-	Metrics  *Metrics
-	Log      *slog.Logger
+	// Journal keeps on disk what Redis has not answered within JournalAfter; nil keeps nothing. The gate closes it.
+	Journal      *journal.Journal
+	JournalAfter time.Duration
+	Metrics      *Metrics
+	Log          *slog.Logger
 }
 
 // Gate decides on calls and settles them. It is safe for concurrent use.
@@ -79,7 +83,9 @@ func New(opt Options) (*Gate, error) {
 		return nil, err
 	}
 	g.replicas.Store(1)
-	g.deferred = pipeline.NewDeferred(g.backend, pipeline.DeferredOptions{Log: g.log})
+	g.deferred = pipeline.NewDeferred(g.backend, pipeline.DeferredOptions{
+		Journal: opt.Journal, JournalAfter: opt.JournalAfter, Log: g.log,
+	})
 	g.stores = g.deferred
 	if g.store != g.backend {
 		g.stores = pipeline.NewDeferred(g.store, pipeline.DeferredOptions{Log: g.log})
@@ -166,8 +172,12 @@ func (g *Gate) Close(ctx context.Context) error {
 	if g.stores != g.deferred {
 		g.stores.Drain(ctx) // copies of answers: nothing is lost but time
 	}
-	if left := g.deferred.Drain(ctx); left > 0 {
-		return fmt.Errorf("%d deferred writes were not answered by redis and are lost", left)
+	left, lost := g.deferred.Drain(ctx)
+	if left > lost {
+		g.log.Warn("redis did not answer: deferred writes stay in the journal, for the next start", "writes", left-lost)
+	}
+	if lost > 0 {
+		return fmt.Errorf("%d deferred writes were not answered by redis and are lost", lost)
 	}
 	return nil
 }

@@ -53,8 +53,7 @@ func (m *Metrics) watch(g *Gate) {
 		return float64(g.calls)
 	})
 	gauge("leases_held", "Leased requests of this process.", func() float64 { return float64(g.limiter.InFlight()) })
-	gauge("deferred_writes_pending", "Deferred commands that Redis has not answered.", func() float64 { return float64(g.deferred.Pending()) })
-	gauge("deferred_writes_lost", "Deferred commands given up because the queue was full.", func() float64 { return float64(g.deferred.Dropped()) })
+	m.gauges = append(m.gauges, writes{g.deferred})
 	gauge("redis_up", "1 while Redis answers, 0 while requests do not wait for it.", func() float64 {
 		if g.backend.Answering() {
 			return 1

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
+	"github.com/tollgate-proxy/tollgate/pipeline/journal"
 )
 
 // DeferredOptions tunes the queue of deferred writes.
@@ -24,7 +26,12 @@ type DeferredOptions struct {
 	// Workers is how many flushes to one server may be under way at the same time. Zero means one. With more, and always
 	// on a cluster, order is kept among the writes of a slot, which their hash tag decides, and not beyond it.
 	Workers int
-	Log     *slog.Logger
+	// Journal keeps on disk the exactly-once writes that Redis has not answered within JournalAfter (zero means at once),
+	// and those that have no room in memory. What it holds of dead processes is replayed. The queue closes it. Nil keeps
+	// nothing: writes beyond the bounds, and those left at the end, are lost.
+	Journal      *journal.Journal
+	JournalAfter time.Duration
+	Log          *slog.Logger
 }
 
 // Deferred is the queue through which everything that requests write afterwards leaves. A lone write leaves at once; what
@@ -44,8 +51,10 @@ type Deferred struct {
 	bytes    int
 	spare    int // of them replaceable
 	open     map[*Writes]time.Time
+	lost     int64
 	dropped  int64
 	stopping bool
+	keeper   *keeper // nil: nothing is kept on disk
 
 	ctx     context.Context //nolint:containedctx // ends with Drain: flushes belong to no caller
 	stop    context.CancelFunc
@@ -78,25 +87,51 @@ func NewDeferred(b *Backend, opt DeferredOptions) *Deferred {
 	}
 	d.ctx, d.stop = context.WithCancel(context.Background())
 	d.running.Go(d.tick)
+	if opt.Journal != nil {
+		d.keeper = newKeeper(d, opt.Journal, opt.JournalAfter)
+		d.running.Go(d.keeper.run)
+	}
 	return d
 }
 
 // Writer is the id under which this process' Once writes are numbered.
 func (d *Deferred) Writer() string { return d.writer }
 
-// Pending is how many commands wait or are under way.
+// Pending is how many commands wait or are under way, those included that are on disk only.
 func (d *Deferred) Pending() int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.pending
+	n := d.pending
+	if k := d.keeper; k != nil {
+		n += len(k.spilled) + k.unread
+		for _, l := range k.old {
+			n += l.left() - l.unanswered // those that were read are pending
+		}
+	}
+	return n
 }
 
-// Dropped is how many commands were given up: because the queue was full, or because they may be lost and could not be
-// repeated in their place.
-func (d *Deferred) Dropped() int64 {
+// DeferredStats say how a queue is doing.
+type DeferredStats struct {
+	Pending int // commands that Redis has not answered, those on disk included
+	OnDisk  int // exactly-once writes that are in the journal
+	// Lost are exactly-once writes that were given up, for want of room.
+	Lost int64
+	// Dropped are writes that may be lost and were: for want of room, or because they could not be repeated in their place.
+	Dropped int64
+	Journal journal.Stats // zero without a journal
+}
+
+// Stats says how the queue is doing.
+func (d *Deferred) Stats() DeferredStats {
+	s := DeferredStats{Pending: d.Pending()}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.dropped
+	s.Lost, s.Dropped = d.lost, d.dropped
+	if k := d.keeper; k != nil {
+		s.OnDisk, s.Journal = k.onDisk(), d.opt.Journal.Stats()
+	}
+	return s
 }
 
 // tick hands on what Writes left open beyond their deadline.
@@ -144,22 +179,35 @@ func (d *Deferred) enqueue(w *Writes, list []*write) {
 	for _, x := range list {
 		size += x.size
 	}
-	dropped := d.makeRoom(len(list), size)
+	lost, dropped := d.lost, d.dropped
+	d.makeRoom(len(list), size)
+	now := time.Now()
 	for _, x := range list {
-		if d.pending >= d.opt.MaxPending || d.bytes+x.size > d.opt.MaxBytes {
-			dropped++
-			continue
-		}
 		if x.once {
 			d.seq++
-			x.writer, x.seq = d.writer, d.seq
+			x.writer, x.seq, x.at = d.writer, d.seq, now
 		}
-		d.push(x)
+		d.place(x)
 	}
-	d.dropped += int64(dropped)
+	lost, dropped = d.lost-lost, d.dropped-dropped
 	d.mu.Unlock()
-	if dropped > 0 {
-		d.opt.Log.Error("deferred writes lost", "error", errFull, "lost", dropped, "limit", d.opt.MaxPending, "limit_bytes", d.opt.MaxBytes)
+	if lost > 0 || dropped > 0 {
+		d.opt.Log.Error("deferred writes given up", "error", errFull, "lost", lost, "dropped", dropped,
+			"limit", d.opt.MaxPending, "limit_bytes", d.opt.MaxBytes)
+	}
+}
+
+// place finds a place for a write: in memory, on disk, or none. The lock is held.
+func (d *Deferred) place(x *write) {
+	full := d.pending >= d.opt.MaxPending || d.bytes+x.size > d.opt.MaxBytes
+	k := d.keeper
+	switch {
+	case !full && (!x.once || k == nil || !k.holds()):
+		d.push(x)
+	case !x.once:
+		d.dropped++
+	case k == nil || !k.takes(x):
+		d.lost++
 	}
 }
 
@@ -188,12 +236,16 @@ func (d *Deferred) gone(x *write) {
 	if x.replaceable {
 		d.spare--
 	}
+	if d.keeper != nil {
+		d.keeper.gone(x)
+	}
 }
 
-// makeRoom drops replaceable writes that are not under way until n more of a size fit. It says how many it dropped. The
-// lock is held.
-func (d *Deferred) makeRoom(n, size int) int {
-	dropped := 0
+// roomy says whether memory is far from full. The lock is held.
+func (d *Deferred) roomy() bool { return d.pending < d.opt.MaxPending/2 && d.bytes < d.opt.MaxBytes/2 }
+
+// makeRoom drops replaceable writes that are not under way until n more of a size fit. The lock is held.
+func (d *Deferred) makeRoom(n, size int) {
 	full := func() bool {
 		return d.spare > 0 && (d.pending+n > d.opt.MaxPending || d.bytes+size > d.opt.MaxBytes)
 	}
@@ -205,19 +257,18 @@ func (d *Deferred) makeRoom(n, size int) int {
 		for _, x := range l.queue[l.flying:] {
 			if x.replaceable && full() {
 				d.gone(x)
-				dropped++
+				d.dropped++
 				continue
 			}
 			kept = append(kept, x)
 		}
-		l.queue = kept
+		l.queue, l.scanned = kept, 0
 	}
-	return dropped
 }
 
-// Drain closes every open Writes, sends what is queued and stops the queue; it returns how many commands were left
-// unanswered when ctx ended.
-func (d *Deferred) Drain(ctx context.Context) int {
+// Drain closes every open Writes, sends what is queued and stops the queue. It returns how many commands Redis had not
+// answered when ctx ended, and how many of them are lost: the others are in the journal, for the next start.
+func (d *Deferred) Drain(ctx context.Context) (left, lost int) {
 	d.expire(time.Now().Add(24 * time.Hour))
 	for d.Pending() > 0 && ctx.Err() == nil {
 		select {
@@ -230,5 +281,13 @@ func (d *Deferred) Drain(ctx context.Context) int {
 	d.mu.Unlock()
 	d.stop()
 	d.running.Wait()
-	return d.Pending()
+	left = d.Pending()
+	lost = left
+	if k := d.keeper; k != nil {
+		lost = max(0, left-k.finish())
+		if err := d.opt.Journal.Close(); err != nil {
+			d.opt.Log.Error("the journal cannot be closed", "error", err)
+		}
+	}
+	return left, lost
 }

@@ -28,7 +28,7 @@ func drain(t *testing.T, d *pipeline.Deferred) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
-	if left := d.Drain(ctx); left > 0 {
+	if left, _ := d.Drain(ctx); left > 0 {
 		t.Fatalf("%d writes were not answered", left)
 	}
 }
@@ -197,7 +197,7 @@ func TestDeferredQueueIsBounded(t *testing.T) {
 	if n := d.Pending(); n > 20 {
 		t.Errorf("%d pending, limit 20", n)
 	}
-	lost := d.Dropped()
+	lost := d.Stats().Lost + d.Stats().Dropped
 	server.Restart()
 	drain(t, d)
 	sum, _ := strconv.Atoi(server.Client().Get(t.Context(), "sum").Val())

@@ -56,7 +56,8 @@ func ExampleDeferred() {
 
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
-	fmt.Println("lost at shutdown:", queue.Drain(ctx))
+	_, lost := queue.Drain(ctx)
+	fmt.Println("lost at shutdown:", lost)
 	spent, err := pipeline.Declare(store.Batch("audit"), "audit", pipeline.Bytes, "GET", "spent").Get(ctx)
 	fmt.Println("spent:", string(spent), err)
 	// Output:

@@ -29,6 +29,8 @@ type lane struct {
 	flying int      // how many at the front are under way
 	listed bool     // it is in an outbox, or under way
 	ask    string   // where the slot is on its way to, by the last reply
+
+	scanned int // how many at the front the keeper has seen to
 }
 
 // outbox is the lanes that wait for one server.
@@ -236,6 +238,7 @@ func (d *Deferred) settle(o *outbox, g leg) (progress bool) {
 	}
 	clear(g.list) // the queue's array is kept, what was answered is not
 	l.queue, l.flying, l.listed = rest, 0, false
+	l.scanned = max(0, l.scanned-len(g.list)+len(left))
 	if len(rest) > 0 {
 		d.ready(l)
 	} else {

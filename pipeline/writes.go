@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"sync"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -28,6 +29,12 @@ type write struct {
 	replaceable bool   // may be dropped: it is about a copy, or the next one makes good for it
 	whole       bool   // the server has not got the script
 	cmd         *redis.Cmd
+
+	// for the keeper
+	at   time.Time // when it was queued
+	kept bool      // it is on disk too, in this process' journal
+	gone bool      // it was answered or dropped
+	from *remains  // where it was found; nil for this process' own
 }
 
 // Writes starts the deferred batch of one request. Nothing is sent until Close, or until the deadline after the first
@@ -53,6 +60,14 @@ func (w *Writes) Once(owner string, s *Script, keys []string, args ...any) {
 	w.add(&write{owner: owner, script: s, keys: keys, args: args, once: true}, first(keys), args)
 }
 
+// slotOf is the slot in whose order a write belongs: one for all where order is kept among all.
+func (d *Deferred) slotOf(key string) uint16 {
+	if d.backend.cluster == nil && d.opt.Workers == 1 {
+		return 0
+	}
+	return slot(key)
+}
+
 func first(keys []string) string {
 	if len(keys) == 0 {
 		return ""
@@ -65,13 +80,15 @@ func (w *Writes) add(x *write, key string, args []any) {
 	if err := d.backend.tooLarge(args); err != nil {
 		d.opt.Log.Error("deferred write refused", "owner", x.owner, "error", err)
 		d.mu.Lock()
-		d.dropped++
-		d.mu.Unlock()
+		defer d.mu.Unlock()
+		if x.once {
+			d.lost++
+		} else {
+			d.dropped++
+		}
 		return
 	}
-	if d.backend.cluster != nil || d.opt.Workers > 1 {
-		x.slot = slot(key)
-	}
+	x.slot = d.slotOf(key)
 	x.size = sizeOf(x.keys, args)
 	w.mu.Lock()
 	opens := len(w.list) == 0

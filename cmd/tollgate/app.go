@@ -18,6 +18,7 @@ import (
 	"github.com/tollgate-proxy/tollgate/governance"
 	"github.com/tollgate-proxy/tollgate/governance/config"
 	"github.com/tollgate-proxy/tollgate/pipeline"
+	"github.com/tollgate-proxy/tollgate/pipeline/journal"
 )
 
 // tripsKept is how many of the newest trips to Redis /debug/trips shows.
@@ -73,11 +74,14 @@ func (a *app) start(at addresses) (err error) {
 	if a.backend.Embedded() {
 		log.Info("using the in-process store: nothing is kept across restarts, and nothing is shared with other processes")
 	}
-	metrics := governance.NewMetrics()
-	if a.gate, err = governance.New(governance.Options{Config: cfg, Counters: a.backend, Cache: a.cache, Metrics: metrics, Log: log}); err != nil {
+	options := governance.Options{Config: cfg, Counters: a.backend, Cache: a.cache, Metrics: governance.NewMetrics(), Log: log}
+	if err := a.openJournal(&options); err != nil {
 		return err
 	}
-	a.registry.MustRegister(a.tracer, metrics, collectors.NewGoCollector(),
+	if a.gate, err = governance.New(options); err != nil {
+		return err
+	}
+	a.registry.MustRegister(a.tracer, options.Metrics, collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	if err := a.serveGRPC(at); err != nil {
 		return err
@@ -109,6 +113,22 @@ func (a *app) openStores() (err error) {
 	}
 	options.URL = redis.CacheURL
 	a.cache, err = pipeline.Open(options)
+	return err
+}
+
+// openJournal opens the journal that the configuration names. With the in-process store there is nothing to keep: it is
+// never away, and what it held is gone with the process.
+func (a *app) openJournal(o *governance.Options) (err error) {
+	j := a.cfg.Journal
+	switch {
+	case a.backend.Embedded():
+		return nil
+	case j == nil:
+		a.log.Info("no journal is set: what Redis does not take before this process ends is lost")
+		return nil
+	}
+	o.JournalAfter = j.Fsync
+	o.Journal, err = journal.Open(journal.Options{Dir: j.Dir, Max: j.Max, Log: a.log})
 	return err
 }
 
@@ -203,6 +223,8 @@ func fixed(was, is *config.Config) string {
 		return "drain"
 	case was.Log != is.Log:
 		return "log"
+	case (was.Journal == nil) != (is.Journal == nil) || was.Journal != nil && *was.Journal != *is.Journal:
+		return "journal"
 	case was.Ledger.StreamMax != is.Ledger.StreamMax:
 		return "ledger.stream_max"
 	}

@@ -80,7 +80,7 @@ func TestRedisKilledWhileRequestsRun(t *testing.T) {
 		}
 	}
 	s.wantBudget(scopeKey("b", "key", "k"), "ulifetime", sum, 0)
-	if n := r.metric("tollgate_deferred_writes_lost") + r.metric("tollgate_leases_held"); sum != 6*cent || n != 0 {
+	if n := r.metric("tollgate_deferred_writes_lost_total") + r.metric("tollgate_leases_held"); sum != 6*cent || n != 0 {
 		t.Errorf("the records say %d, want %d; %v writes lost or leases held", sum, 6*cent, n)
 	}
 }

@@ -20,7 +20,6 @@ var notYet = []unbuilt{
 	// the process
 	{key: "tls"},
 	{key: "postgres"},
-	{key: "journal"},
 	{key: "ledger.retention", except: []string{"400d"}},
 	{key: "admin.tokens"},
 	{key: "alerts.webhooks"},

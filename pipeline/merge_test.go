@@ -76,37 +76,3 @@ func TestBurstOnAServerThatStopped(t *testing.T) {
 		t.Errorf("the last of 1000 waited %s with a deadline of 100ms", took)
 	}
 }
-
-// What a lone caller and many at once pay for a trip of three commands, with no added round-trip time.
-func BenchmarkBatch(b *testing.B) {
-	server := redistest.Start(b)
-	backend, err := pipeline.Open(pipeline.Options{URL: server.URL(), Deadline: 5 * time.Second})
-	if err != nil {
-		b.Fatal(err)
-	}
-	b.Cleanup(func() { _ = backend.Close() })
-	ask := func(b *testing.B) {
-		batch := backend.Batch("bench")
-		pipeline.Declare(batch, "o", pipeline.Raw, "SET", "x", "1")
-		pipeline.Declare(batch, "o", pipeline.Raw, "GET", "y")
-		if _, err := pipeline.Declare(batch, "o", pipeline.Bytes, "GET", "x").Get(b.Context()); err != nil {
-			b.Error(err)
-		}
-	}
-	for _, callers := range []int{1, 16, 128, 512} {
-		b.Run(fmt.Sprintf("callers=%d", callers), func(b *testing.B) {
-			b.ReportAllocs()
-			var left atomic.Int64
-			left.Store(int64(b.N))
-			var wg sync.WaitGroup
-			for range callers {
-				wg.Go(func() {
-					for left.Add(-1) >= 0 {
-						ask(b)
-					}
-				})
-			}
-			wg.Wait()
-		})
-	}
-}

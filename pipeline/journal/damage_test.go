@@ -27,7 +27,7 @@ type record struct {
 
 // build makes a file with a fixed marker, so that fuzzing can keep what it finds.
 func build(entries []Entry) built {
-	h := header{version, 1, 1_790_000_000_000, keyOf([]byte("\x8a!\x00marker"[:8]))}
+	h := header{version, 1, 1_790_000_000_000, keyOf([]byte("\x8a!\x00marker"[:8])), origin{}}
 	j := &Journal{active: &segment{head: h}}
 	j.buf = h.encode()
 	b := built{entries: entries}
@@ -368,4 +368,25 @@ func FuzzPayload(f *testing.F) {
 			t.Fatalf("%+v was read again as %+v", e, again)
 		}
 	})
+}
+
+// The next record is found also where its marker lies across two chunks.
+func TestMarkerAcrossChunks(t *testing.T) {
+	t.Parallel()
+	for k := -1; k < 10; k++ {
+		list := []Entry{sample(1), sample(2), sample(3)}
+		list[1].Args = []string{string(make([]byte, chunk/2))}
+		at := func(b built, entry int) record {
+			return b.records[slices.IndexFunc(b.records, func(r record) bool { return r.entry == entry })]
+		}
+		rec := at(build(list), 1) // so long is it with half a chunk; what is missing goes into the argument
+		list[1].Args[0] += string(make([]byte, chunk-k-int(rec.to-rec.from)))
+		b := build(list)
+		rec = at(b, 1)
+		same(t, "length", rec.to-rec.from, int64(chunk-k))
+		b.data[rec.to-1] ^= 1
+		got, r := read(t, b.data, scripts...)
+		same(t, "entries", got, []Entry{list[0], list[2]})
+		same(t, "damaged", r.damaged, int64(chunk-k))
+	}
 }

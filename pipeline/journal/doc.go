@@ -9,8 +9,9 @@
 //
 // # The file
 //
-// All numbers are little endian. A header of 36 bytes: "tgjournl", version (4 bytes), generation (4), when the process
-// opened its journal (8, unix ms), the marker (8), CRC-32C of these (4). Then records, each of
+// All numbers are little endian. A header of 52 bytes: "tgjournl", version (4 bytes), generation (4), when the process
+// opened its journal (8, unix ms), the marker (8), marker and good end of the file that it continues (8, 8), CRC-32C of
+// these (4). Then records, each of
 //
 //	marker (8)  checksum (4)  length of the payload (4)  payload
 //
@@ -26,7 +27,8 @@
 //   - A damaged record: counted; what is intact behind it is read; the file is kept as `.damaged` instead of removed.
 //   - A write that fails or falls short: the file stays as it was.
 //   - A failed fsync: what was appended since the last good one may be lost although it reads back, because the kernel
-//     may have dropped it. It is kept in memory until then, and goes into a new file, `<name>.2.journal`.
+//     may have dropped it. It is kept in memory until then, and goes into a new file, `<name>.2.journal`, whose header
+//     says up to where the old one counts.
 //   - The folder is full, by [Options].Max or by the disk: Append says so; nothing was written.
 //
 // The package knows entries and files, no Redis. It imports the standard library only.

@@ -9,10 +9,12 @@ import (
 	"syscall"
 )
 
-// suffix is that of journals; damagedSuffix is put behind it on files that are kept aside.
+// suffix is that of journals; damagedSuffix is put behind it on files that are kept aside. A file that continues another
+// has rewriteSuffix until all of it is on disk.
 const (
 	suffix        = ".journal"
 	damagedSuffix = ".damaged"
+	rewriteSuffix = ".rewrite"
 )
 
 // file is what a journal asks of its file.
@@ -36,11 +38,8 @@ var errTaken = errors.New("the journal belongs to another process")
 type osDisk struct{}
 
 func (osDisk) create(path string) (file, error) {
-	f, err := openLocked(path, os.O_CREATE|os.O_EXCL)
-	if err != nil {
-		return nil, err // not a nil pointer in a file
-	}
-	return f, nil
+	f, _, err := openLocked(path, os.O_CREATE|os.O_EXCL)
+	return f, err
 }
 
 // syncDir makes what was created, renamed and removed in a folder last. File systems that cannot do it say EINVAL or
@@ -66,31 +65,31 @@ func (f *lockedFile) Close() error {
 	return f.File.Close()
 }
 
-// openLocked opens and locks a file. Between open and lock another one may have locked the file, and
-// removed it: then the name no longer means what is open here.
-func openLocked(path string, flag int) (*lockedFile, error) {
+// openLocked opens a file and locks it. Between the two another process may have locked the file, and removed it: then
+// the name no longer means what is open here.
+func openLocked(path string, flag int) (file, os.FileInfo, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|syscall.O_NOFOLLOW|flag, 0o600)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if err := lock(f); err != nil {
 		if flag&os.O_EXCL != 0 && !errors.Is(err, errTaken) {
 			_ = os.Remove(path) // a file system without locks: nothing is left lying there
 		}
 		f.Close()
-		return nil, err
+		return nil, nil, err
 	}
-	locked := &lockedFile{f}
+	var locked file = &lockedFile{f}
 	opened, err := f.Stat()
 	if err != nil {
 		locked.Close()
-		return nil, err
+		return nil, nil, err
 	}
 	if named, err := os.Lstat(path); err != nil || !os.SameFile(opened, named) {
 		locked.Close()
-		return nil, errTaken
+		return nil, nil, errTaken
 	}
-	return locked, nil
+	return locked, opened, nil
 }
 
 // lock takes the lock that lasts until the file is closed or the process ends, kill -9 included.

@@ -155,9 +155,9 @@ func (j *Journal) createFirst() (*segment, error) {
 	if j.name == "" {
 		j.name = rand.Text()
 	}
-	const attempts = 5 // each fails only if another process scans the folder at this very moment
+	const attempts = 100 // each fails only if another process scans the folder at this very moment
 	for i := 1; ; i++ {
-		s, err := j.create(1)
+		s, err := j.create(j.path(suffix), 1, origin{})
 		if err == nil || i == attempts || !errors.Is(err, os.ErrExist) && !errors.Is(err, errTaken) {
 			return s, err
 		}
@@ -165,18 +165,15 @@ func (j *Journal) createFirst() (*segment, error) {
 	}
 }
 
-// create makes the file of a generation with its header. It is not synced.
-func (j *Journal) create(generation uint32) (*segment, error) {
-	name := j.name
-	if generation > 1 {
-		name = fmt.Sprintf("%s.%d", j.name, generation)
-	}
-	path := filepath.Join(j.opt.Dir, name+suffix)
+func (j *Journal) path(behind string) string { return filepath.Join(j.opt.Dir, j.name+behind) }
+
+// create makes a file with its header. It is not synced.
+func (j *Journal) create(path string, generation uint32, before origin) (*segment, error) {
 	f, err := j.opt.disk.create(path)
 	if err != nil {
 		return nil, err
 	}
-	s := &segment{file: f, path: path, head: newHeader(generation, j.born), end: headerSize, size: headerSize}
+	s := &segment{file: f, path: path, head: newHeader(generation, j.born, before), end: headerSize, size: headerSize}
 	if _, err := f.WriteAt(s.head.encode(), 0); err != nil {
 		j.discard(s)
 		return nil, err

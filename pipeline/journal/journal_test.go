@@ -8,7 +8,9 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -408,7 +410,7 @@ func TestNames(t *testing.T) {
 func TestForeignFiles(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	h := newHeader(1, 1)
+	h := newHeader(1, 1, origin{})
 	h.version = version + 1
 	newer := string(h.encode()) + "something"
 	for name, data := range map[string]string{"newer.journal": newer, "notes.txt": "x", "old.journal.damaged": "y"} {
@@ -516,4 +518,58 @@ func TestConcurrentUse(t *testing.T) {
 		t.Fatal(err)
 	}
 	same(t, "entries kept in memory", len(j.unsynced), 0)
+}
+
+// Journals that open, find, remove and close in one folder at the same time lose nothing, and find nothing twice.
+func TestManyInOneFolder(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	const rounds, workers = 150, 4
+	found := make([][]int64, workers)
+	var wg sync.WaitGroup
+	for w := range workers {
+		wg.Go(func() {
+			for i := range rounds {
+				j, err := Open(Options{Dir: dir, Name: "w", Now: clock, disk: quick{}})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				for _, l := range j.Leftovers() {
+					for err = nil; err == nil; {
+						var list []Entry
+						list, err = l.Next(10)
+						for _, e := range list {
+							found[w] = append(found[w], e.Seq)
+						}
+					}
+					if err := l.Remove(); err != nil {
+						t.Error(err)
+					}
+				}
+				if i%3 != 0 { // else it closes empty
+					err = j.Append([]Entry{{At: clock(), Seq: int64(w*rounds + i)}})
+				} else {
+					err = nil
+				}
+				if err := errors.Join(err, j.Close()); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	last := open(t, dir)
+	all := slices.Concat(found...)
+	for _, e := range collect(t, last) {
+		all = append(all, e.Seq)
+	}
+	slices.Sort(all)
+	var want []int64
+	for n := range int64(workers * rounds) {
+		if n%rounds%3 != 0 {
+			want = append(want, n)
+		}
+	}
+	same(t, "found", all, want)
 }

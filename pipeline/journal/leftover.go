@@ -20,9 +20,10 @@ const Lifetime = 35*24*time.Hour - time.Hour
 // Leftover is a file of a dead process, locked by this one. It belongs to one goroutine.
 type Leftover struct {
 	journal *Journal
-	file    *lockedFile
+	file    file
 	path    string
 	size    int64
+	end     int64 // of what counts
 	born    int64
 	head    header
 	intact  bool // the header is
@@ -44,11 +45,12 @@ func (j *Journal) adopt() error {
 		return err
 	}
 	for _, n := range names {
-		if !n.Type().IsRegular() || !strings.HasSuffix(n.Name(), suffix) {
+		path := filepath.Join(j.opt.Dir, n.Name())
+		unfinished := strings.HasSuffix(path, rewriteSuffix)
+		if !n.Type().IsRegular() || !unfinished && !strings.HasSuffix(path, suffix) {
 			continue
 		}
-		path := filepath.Join(j.opt.Dir, n.Name())
-		l, err := j.adoptFile(path)
+		l, err := j.adoptFile(path, unfinished)
 		switch {
 		case errors.Is(err, errTaken), errors.Is(err, os.ErrNotExist):
 		case err != nil:
@@ -58,30 +60,33 @@ func (j *Journal) adopt() error {
 			j.count.held.Add(l.size)
 		}
 	}
+	for _, l := range j.leftovers {
+		for _, k := range j.leftovers {
+			if before := k.head.before; before.end > 0 && l.intact && l.head.key.marker == before.marker {
+				l.end = min(l.end, before.end)
+			}
+		}
+	}
 	slices.SortFunc(j.leftovers, func(a, b *Leftover) int {
 		return cmp.Or(cmp.Compare(a.born, b.born), cmp.Compare(a.head.generation, b.head.generation), cmp.Compare(a.path, b.path))
 	})
 	return nil
 }
 
-// adoptFile returns nil for a file that holds nothing; that is removed.
-func (j *Journal) adoptFile(path string) (_ *Leftover, err error) {
-	f, err := openLocked(path, 0)
+// adoptFile returns nil for a file that holds nothing, or nothing that another does not hold too; that is removed.
+func (j *Journal) adoptFile(path string, unfinished bool) (_ *Leftover, err error) {
+	f, info, err := openLocked(path, 0)
 	if err != nil {
 		return nil, err
 	}
-	l := &Leftover{journal: j, file: f, path: path}
+	l := &Leftover{journal: j, file: f, path: path, size: info.Size(), born: info.ModTime().UnixMilli()}
 	defer func() {
 		if err != nil {
 			f.Close()
 		}
 	}()
-	info, err := f.Stat()
-	if err != nil {
-		return nil, err
-	}
-	l.size, l.born = info.Size(), info.ModTime().UnixMilli()
-	if l.size <= headerSize {
+	l.end = l.size
+	if unfinished || l.size <= headerSize {
 		defer f.Close()
 		return nil, errors.Join(os.Remove(path), j.opt.disk.syncDir(j.opt.Dir))
 	}
@@ -122,7 +127,7 @@ func (l *Leftover) Next(n int) ([]Entry, error) {
 	case len(list) > 0:
 		return list, nil
 	case errors.Is(err, io.EOF):
-		l.end()
+		l.report()
 		return nil, io.EOF
 	}
 	return nil, fmt.Errorf("journal %s: %w", l.path, err)
@@ -150,10 +155,11 @@ func (l *Leftover) next(n int) ([]Entry, error) {
 }
 
 func (l *Leftover) start() error {
-	r, err := newReader(l.file, l.size, l.head, l.intact)
+	r, err := newReader(l.file, l.end, l.head, l.intact)
 	if err != nil {
 		return err
 	}
+	r.firm = r.firm || l.end < l.size
 	for _, s := range l.journal.opt.Scripts {
 		r.scripts[digestOf(s)] = s
 	}
@@ -161,8 +167,8 @@ func (l *Leftover) start() error {
 	return nil
 }
 
-// end reports what was found in the file, once.
-func (l *Leftover) end() {
+// report says what was found in the file, once.
+func (l *Leftover) report() {
 	if l.ended {
 		return
 	}

@@ -32,7 +32,7 @@ const MaxEntry = 16 << 20
 
 const (
 	version    = 1
-	headerSize = 36
+	headerSize = 52
 	// prefixSize is what stands before a payload: marker, checksum, length.
 	prefixSize = 16
 )
@@ -63,20 +63,28 @@ func (k *key) checksum(off int64, sealed []byte) uint32 {
 	return crc32.Update(k.seed^uint32(off)^uint32(off>>32), castagnoli, sealed)
 }
 
-// header is the first 36 bytes of a file, laid out alike in every version: magic (8), version (4), generation (4), born
-// (8, unix ms), marker (8), CRC-32C of these (4).
+// header is the first 52 bytes of a file, laid out alike in every version: magic (8), version (4), generation (4), born
+// (8, unix ms), marker (8), marker and good end of the file before (8, 8; zero in the first), CRC-32C of these (4).
 type header struct {
 	version    uint32
 	generation uint32 // 1, 2, ...: the files of one journal in order
 	born       int64  // when the process opened its journal, unix ms
 	key        key
+	before     origin
+}
+
+// origin says which file this one continues, and from where on: what stands behind that place was written again here.
+// Reading it there as well could put later entries before earlier ones, if only some of it had reached the disk.
+type origin struct {
+	marker [8]byte
+	end    int64
 }
 
 // newHeader makes a header with a marker of its own.
-func newHeader(generation uint32, born int64) header {
+func newHeader(generation uint32, born int64, before origin) header {
 	var marker [8]byte
 	_, _ = rand.Read(marker[:]) // never fails: see its doc
-	return header{version, generation, born, keyOf(marker[:])}
+	return header{version, generation, born, keyOf(marker[:]), before}
 }
 
 func (h *header) encode() []byte {
@@ -86,6 +94,8 @@ func (h *header) encode() []byte {
 	b = binary.LittleEndian.AppendUint32(b, h.generation)
 	b = binary.LittleEndian.AppendUint64(b, uint64(h.born))
 	b = append(b, h.key.marker[:]...)
+	b = append(b, h.before.marker[:]...)
+	b = binary.LittleEndian.AppendUint64(b, uint64(h.before.end))
 	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, castagnoli))
 }
 
@@ -100,7 +110,8 @@ func decodeHeader(b []byte) (header, bool) {
 		version:    binary.LittleEndian.Uint32(b[8:]),
 		generation: binary.LittleEndian.Uint32(b[12:]),
 		born:       int64(binary.LittleEndian.Uint64(b[16:])),
-		key:        keyOf(b[24:sum]),
+		key:        keyOf(b[24:32]),
+		before:     origin{[8]byte(b[32:]), int64(binary.LittleEndian.Uint64(b[40:]))},
 	}, true
 }
 

@@ -70,14 +70,15 @@ func (j *Journal) rewrite() error {
 // maxFiles bounds the open files of a journal on a disk that fails again and again.
 const maxFiles = 64
 
-// moveOn seals the active file at its last good fsync and puts the entries behind that into a new one, synced. The tail
-// of the old file stays: a start that finds both reads those entries twice.
+// moveOn seals the active file at its last good fsync and puts the entries behind that into a new one, synced. That gets
+// its name when it is complete, and from then on the old one counts no further than its seal.
 func (j *Journal) moveOn() error {
 	if len(j.sealed)+len(j.stuck) >= maxFiles {
 		return fmt.Errorf("%d files already", maxFiles)
 	}
 	old := j.active
-	s, err := j.create(old.head.generation + 1 + uint32(len(j.stuck)))
+	_ = os.Remove(j.path(rewriteSuffix)) // of an attempt before
+	s, err := j.create(j.path(rewriteSuffix), old.head.generation+1, origin{old.head.key.marker, j.synced})
 	if err != nil {
 		return err
 	}
@@ -93,7 +94,10 @@ func (j *Journal) moveOn() error {
 		_, err = s.file.WriteAt(j.buf, headerSize)
 	}
 	if err == nil {
-		err = errors.Join(s.file.Sync(), j.opt.disk.syncDir(j.opt.Dir))
+		err = s.file.Sync()
+	}
+	if err == nil {
+		err = j.publish(s)
 	}
 	if err != nil {
 		j.active = old
@@ -109,6 +113,24 @@ func (j *Journal) moveOn() error {
 	j.synced = s.end
 	j.unsynced, j.broken, j.ragged = nil, nil, false
 	return nil
+}
+
+// publish gives a complete file its name, one that is free.
+func (j *Journal) publish(s *segment) error {
+	for i := s.head.generation; ; i++ {
+		path := j.path(fmt.Sprintf(".%d%s", i, suffix))
+		if _, err := os.Lstat(path); !errors.Is(err, os.ErrNotExist) {
+			if err != nil {
+				return err
+			}
+			continue
+		}
+		if err := os.Rename(s.path, path); err != nil {
+			return err
+		}
+		s.path = path
+		return j.opt.disk.syncDir(j.opt.Dir)
+	}
 }
 
 // Reset drops everything that was appended, because all of it was answered: the journal is an empty file again. An

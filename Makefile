@@ -51,6 +51,7 @@ test: | .build
 bench: build
 	environment="$$(.ci/install env)"; eval "$$environment"; \
 	.build/tollgate bench roundtrips; \
+	.build/tollgate bench writes; \
 	go test -run '^$$' -bench '$(BENCH)' -benchmem -p 1 -timeout 30m $(TESTFLAGS) ./... 2>&1 | tee .build/bench.txt
 
 check: format vet lint race tidy generated

@@ -1,13 +1,10 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"io"
-	"text/tabwriter"
+	"strconv"
 
-	"github.com/go-json-experiment/json"
-	"github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
 
 	"github.com/tollgate-proxy/tollgate/cmd/tollgate/roundtrips"
@@ -20,12 +17,12 @@ func newBench() *cobra.Command {
 		Args:  noArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newRoundTrips())
+	cmd.AddCommand(newRoundTrips(), newWrites())
 	return cmd
 }
 
 func newRoundTrips() *cobra.Command {
-	var url, format string
+	var flags benchFlags
 	var commands bool
 	cmd := &cobra.Command{
 		Use:   "roundtrips",
@@ -38,11 +35,11 @@ It needs nothing but a Redis: the one at --redis, else a redis-server found on P
 have a prefix of their own.`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			show, ok := formats[format]
-			if !ok {
-				return usageError{fmt.Errorf("--format must be table, md or json, not %q", format)}
+			show, err := flags.show()
+			if err != nil {
+				return err
 			}
-			addr, stop, err := benchRedis(cmd.Context(), url)
+			addr, stop, err := benchRedis(cmd.Context(), flags.url)
 			if err != nil {
 				return err
 			}
@@ -56,47 +53,29 @@ have a prefix of their own.`,
 			if commands {
 				printCommands(cmd.ErrOrStderr(), shapes)
 			}
-			return show(cmd.OutOrStdout(), shapes)
+			return show(cmd.OutOrStdout(), roundTripsReport(shapes))
 		},
 	}
-	cmd.Flags().StringVar(&url, "redis", "", "a redis:// `url` without credentials (default: a redis-server of its own)")
-	cmd.Flags().StringVar(&format, "format", "table", "table, md (Markdown) or json (one object a line)")
+	flags.add(cmd)
 	cmd.Flags().BoolVar(&commands, "commands", false, "print the commands of each trip")
 	return cmd
 }
 
-// formats are how the figures are printed.
-var formats = map[string]func(io.Writer, []roundtrips.Shape) error{
-	"table": func(w io.Writer, list []roundtrips.Shape) error {
-		t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-		fmt.Fprintln(t, "request\twaits before\twaits after\twritten after\tLiteLLM, before -> after its rework")
-		for _, s := range list {
-			fmt.Fprintf(t, "%s\t%d\t%d\t%d\t%s\n", s.Name, s.Before, s.WaitedAfter, s.WrittenAfter, s.LiteLLM)
-		}
-		return t.Flush()
-	},
-	"md": func(w io.Writer, list []roundtrips.Shape) error {
-		fmt.Fprintln(w, "| request | waits before the model call | waits after it | written after, nobody waits | LiteLLM, before -> after its rework |")
-		fmt.Fprintln(w, "|---|---|---|---|---|")
-		for _, s := range list {
-			if _, err := fmt.Fprintf(w, "| %s | %d | %d | %d | %s |\n", s.Name, s.Before, s.WaitedAfter, s.WrittenAfter, s.LiteLLM); err != nil {
-				return err
-			}
-		}
-		return nil
-	},
-	"json": func(w io.Writer, list []roundtrips.Shape) error {
-		for _, s := range list {
-			b, err := json.Marshal(s)
-			if err != nil {
-				return err
-			}
-			if _, err := fmt.Fprintf(w, "%s\n", b); err != nil {
-				return err
-			}
-		}
-		return nil
-	},
+func roundTripsReport(list []roundtrips.Shape) report {
+	r := report{
+		short: []string{"request", "store", "waits before", "waits after", "written after", "LiteLLM, before -> after its rework"},
+		header: []string{
+			"request", "store", "waits before the model call", "waits after it", "written after, nobody waits",
+			"LiteLLM, before -> after its rework",
+		},
+	}
+	for _, s := range list {
+		r.rows = append(r.rows, []string{
+			s.Name, s.Store, strconv.Itoa(s.Before), strconv.Itoa(s.WaitedAfter), strconv.Itoa(s.WrittenAfter), s.LiteLLM,
+		})
+		r.lines = append(r.lines, s)
+	}
+	return r
 }
 
 func printCommands(w io.Writer, list []roundtrips.Shape) {
@@ -105,19 +84,4 @@ func printCommands(w io.Writer, list []roundtrips.Shape) {
 			fmt.Fprintf(w, "%s, trip %d: %v\n", s.Name, i+1, trip)
 		}
 	}
-}
-
-// redisAddress is the host:port of a redis:// URL. The bench puts a proxy of its own in between, which passes no TLS.
-func redisAddress(url string) (string, error) {
-	opt, err := redis.ParseURL(url)
-	if err != nil {
-		return "", usageError{fmt.Errorf("--redis: %w", err)}
-	}
-	if opt.TLSConfig != nil || opt.Username != "" || opt.Password != "" {
-		return "", usageError{errors.New("--redis: only a plain redis:// URL without credentials can be counted")}
-	}
-	if opt.Network == "unix" {
-		return "unix:" + opt.Addr, nil
-	}
-	return opt.Addr, nil
 }

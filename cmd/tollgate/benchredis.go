@@ -9,6 +9,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 )
 
 // benchRedis is the address of a Redis to measure on: the one given, else a redis-server started here. stop ends it.
@@ -45,4 +47,22 @@ func benchRedis(ctx context.Context, url string) (addr string, stop func(), err 
 	}
 	stop()
 	return "", nil, errors.New("redis-server did not come up within 5 s")
+}
+
+// redisAddress is the host:port of a redis:// URL, or unix:/path. A bench puts a proxy of its own in between, which passes no TLS.
+func redisAddress(url string) (string, error) {
+	opt, err := redis.ParseURL(url)
+	if err != nil {
+		return "", usageError{fmt.Errorf("--redis: %w", err)}
+	}
+	if opt.TLSConfig != nil || opt.Username != "" || opt.Password != "" {
+		return "", usageError{errors.New("--redis: only a plain redis:// URL without credentials can be counted")}
+	}
+	if opt.DB != 0 {
+		return "", usageError{fmt.Errorf("--redis: only database 0 is measured on, not %d", opt.DB)}
+	}
+	if opt.Network == "unix" {
+		return "unix:" + opt.Addr, nil
+	}
+	return opt.Addr, nil
 }

@@ -50,6 +50,11 @@ func TestCommandLineMistakes(t *testing.T) {
 		{"absent file", "serve --config /nonexistent.yaml", "tollgate: "},
 		{"unknown format", "bench roundtrips --format xml", `tollgate: --format must be table, md or json, not "xml"`},
 		{"redis with a password", "bench roundtrips --redis redis://:x@127.0.0.1:1/0", "tollgate: --redis: only a plain redis:// URL"},
+		{"redis with a database", "bench writes --redis redis://127.0.0.1:1/3", "tollgate: --redis: only database 0 is measured on, not 3"},
+		{"no writes", "bench writes --count 0", "tollgate: --count must be at least 1, not 0"},
+		{"negative round trip", "bench writes --rtt -1ms", "tollgate: --rtt must be between 0 and 1s, not -1ms"},
+		{"long round trip", "bench writes --rtt 1001ms", "tollgate: --rtt must be between 0 and 1s, not 1.001s"},
+		{"unknown format of writes", "bench writes --format xml", `tollgate: --format must be table, md or json, not "xml"`},
 	} {
 		code, out, errs := tollgate(t, strings.Fields(tt.line)...)
 		if code != 2 || out != "" || !strings.HasPrefix(errs, tt.want) || strings.Count(errs, "\n") != 1 {
@@ -60,7 +65,7 @@ func TestCommandLineMistakes(t *testing.T) {
 
 func TestHelpOfEveryCommand(t *testing.T) {
 	t.Parallel()
-	for _, line := range []string{"", "run", "serve", "check", "envoy", "envoy bootstrap", "bench", "bench roundtrips"} {
+	for _, line := range []string{"", "run", "serve", "check", "envoy", "envoy bootstrap", "bench", "bench roundtrips", "bench writes"} {
 		code, out, errs := tollgate(t, append(strings.Fields(line), "--help")...)
 		if code != 0 || errs != "" || len(out) < 100 {
 			t.Errorf("%q: exit code %d, %q, %q", line, code, out, errs)
@@ -102,7 +107,7 @@ func TestBenchRoundTripsCommand(t *testing.T) {
 		if err := json.Unmarshal([]byte(l), &shape); err != nil {
 			t.Fatalf("%s: %v", l, err)
 		}
-		for _, field := range []string{"shape", "before", "waited_after", "written_after", "litellm"} {
+		for _, field := range []string{"shape", "store", "before", "waited_after", "written_after", "litellm"} {
 			if _, ok := shape[field]; !ok {
 				t.Errorf("no %s in %s", field, l)
 			}
@@ -110,5 +115,37 @@ func TestBenchRoundTripsCommand(t *testing.T) {
 	}
 	if len(lines) != 9 || !strings.Contains(errs, "measuring: chat\n") {
 		t.Errorf("%d lines, progress %q", len(lines), errs)
+	}
+}
+
+func TestBenchWritesCommand(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("needs a real redis-server")
+	}
+	code, out, errs := tollgate(t, "bench", "writes", "--count", "30", "--rtt", "0", "--format", "json")
+	if code != 0 {
+		t.Fatalf("exit code %d: %s", code, errs)
+	}
+	var hows []string
+	for l := range strings.Lines(out) {
+		var result struct {
+			How       string   `json:"how"`
+			MS        float64  `json:"ms"`
+			Count     float64  `json:"count"`
+			Ratio     float64  `json:"ratio"`
+			RTT       *float64 `json:"rtt_ms"`
+			Published float64  `json:"published_ms"`
+		}
+		if err := json.Unmarshal([]byte(l), &result); err != nil {
+			t.Fatalf("%s: %v", l, err)
+		}
+		if result.MS <= 0 || result.Count != 30 || result.Ratio <= 0 || result.RTT == nil || result.Published <= 0 {
+			t.Errorf("%s", l)
+		}
+		hows = append(hows, result.How)
+	}
+	if got := strings.Join(hows, " "); got != "single pipeline deferred" || errs != "measuring: one by one: 0 of 30\n" {
+		t.Errorf("ways %q, progress %q", got, errs)
 	}
 }

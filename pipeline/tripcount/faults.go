@@ -44,18 +44,14 @@ func (f *faults) wait(closed <-chan struct{}) bool {
 	}
 }
 
-// sleep waits for the set delay, or until closed ends.
-func (f *faults) sleep(closed <-chan struct{}) {
+// due is when what the server sends now arrives: zero without a delay.
+func (f *faults) due() time.Time {
 	f.mu.Lock()
-	delay := f.delay
-	f.mu.Unlock()
-	if delay <= 0 {
-		return
+	defer f.mu.Unlock()
+	if f.delay <= 0 {
+		return time.Time{}
 	}
-	select {
-	case <-time.After(delay):
-	case <-closed:
-	}
+	return time.Now().Add(f.delay)
 }
 
 func (f *faults) refusing() bool {
@@ -74,7 +70,8 @@ func (p *Proxy) CutAfter(match func(cmd []string) bool) {
 	p.faults.cuts = append(p.faults.cuts, match)
 }
 
-// Delay adds d to every round trip from now on; zero ends it.
+// Delay adds d to every round trip from now on; zero ends it. It is that of a long line: what the server sends arrives d
+// later, all of a pipeline's replies equally, and no less of it in a second.
 func (p *Proxy) Delay(d time.Duration) {
 	p.faults.mu.Lock()
 	defer p.faults.mu.Unlock()

@@ -21,25 +21,21 @@ type link struct {
 	mu sync.Mutex
 	// open is the trip that waits for replies, nil between trips.
 	open *Trip
-	// waiting are the commands of open that are not answered, oldest first.
-	waiting []awaited
+	// waiting are the commands of open that are not answered, oldest first: whether the reply must be lost.
+	waiting []bool
 	// streams is set once the connection carries messages instead of replies.
 	streams bool
 }
 
-// awaited is a command without its reply.
-type awaited struct {
-	// first says that it opened its trip: the delay of the trip is taken before its reply.
-	first bool
-	// cut says that its reply must be lost.
-	cut bool
-}
+// pieceSize is how many bytes are gathered before they are passed on, whether or not there are more.
+const pieceSize = 64 << 10
 
 // run pumps both directions until either side closes or a fault ends it.
 func (l *link) run() {
 	var pumps sync.WaitGroup
+	server := &late{conn: l.server, faults: &l.proxy.faults, done: l.done, start: pumps.Go, more: make(chan struct{}, 1)}
 	pumps.Go(l.requests)
-	pumps.Go(l.replies)
+	pumps.Go(func() { l.replies(server) })
 	pumps.Wait()
 }
 
@@ -60,8 +56,8 @@ func (l *link) end(how func(net.Conn)) {
 	})
 }
 
-// requests passes commands to the server. The commands of one write of the client leave in one write. When the client
-// closes, the server is told so and may still answer: it executes what it has been sent.
+// requests passes commands to the server. The commands of one write of the client leave in one write, unless it is long.
+// When the client closes, the server is told so and may still answer: it executes what it has been sent.
 func (l *link) requests() {
 	in := newFrames(l.client)
 	for {
@@ -76,15 +72,14 @@ func (l *link) requests() {
 			l.close()
 			return
 		}
-		l.proxy.record.touch()
-		l.sent(cmd, len(in.raw)-before)
-		if l.streaming() {
+		if l.sent(cmd, len(in.raw)-before) {
 			l.copy(l.server, in)
 			return
 		}
-		if in.more() {
+		if in.more() && len(in.raw) < pieceSize {
 			continue
 		}
+		l.proxy.record.touch()
 		if !l.pass(l.server, in.take()) {
 			l.close()
 			return
@@ -93,16 +88,15 @@ func (l *link) requests() {
 }
 
 // replies passes the server's answers to the client.
-func (l *link) replies() {
+func (l *link) replies(server io.Reader) {
 	defer l.close()
-	in := newFrames(l.server)
+	in := newFrames(server)
 	for {
 		before := len(in.raw)
 		kind, err := in.reply()
 		if err != nil {
 			return
 		}
-		l.proxy.record.touch()
 		if l.streaming() {
 			l.copy(l.client, in)
 			return
@@ -112,49 +106,43 @@ func (l *link) replies() {
 			l.pass(l.client, in.raw[:before])
 			return
 		}
-		if !ended && in.more() {
+		if !ended && in.more() && len(in.raw) < pieceSize {
 			continue
 		}
+		l.proxy.record.touch()
 		if !l.pass(l.client, in.take()) {
 			return
 		}
 	}
 }
 
-// sent notes a command. It must be noted before the server can see it.
-func (l *link) sent(cmd []string, size int) {
+// sent notes a command, before the server can see it, and says whether messages follow instead of replies.
+func (l *link) sent(cmd []string, size int) (streams bool) {
 	if len(cmd) == 0 {
-		return
+		return false
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if streaming(cmd) {
 		l.streams = true
-		return
+		return true
 	}
-	first := l.open == nil
 	l.open = l.proxy.record.command(l.number, l.open, cmd, size)
-	l.waiting = append(l.waiting, awaited{first: first, cut: l.proxy.faults.cut(cmd)})
+	l.waiting = append(l.waiting, l.proxy.faults.cut(cmd))
+	return false
 }
 
-// answered notes a reply, before it is passed on: the client's next command may follow at once. It sleeps for the delay
-// of a trip before its first reply. ended says that the reply was the last of its trip, cut that it must be lost.
+// answered notes a reply, before it is passed on: the client's next command may follow at once. ended says that the reply
+// was the last of its trip, cut that it must be lost.
 func (l *link) answered(kind byte, size int) (ended, cut bool) {
 	l.mu.Lock()
+	defer l.mu.Unlock()
 	if kind == '>' || len(l.waiting) == 0 {
-		l.mu.Unlock()
 		return false, false
 	}
-	next := l.waiting[0]
-	l.mu.Unlock()
-	if next.cut {
+	if l.waiting[0] {
 		return false, true
 	}
-	if next.first {
-		l.proxy.faults.sleep(l.done)
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
 	trip := l.open
 	l.waiting = l.waiting[1:]
 	ended = len(l.waiting) == 0

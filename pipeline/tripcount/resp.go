@@ -2,6 +2,7 @@ package tripcount
 
 import (
 	"bufio"
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -20,9 +21,13 @@ const (
 var errProtocol = errors.New("malformed RESP")
 
 // frames reads one direction of a RESP connection, item by item, and keeps the bytes it has read until they are taken.
+// It is made for pipelines of many thousand commands: one of them costs no more than the strings that stay of it.
 type frames struct {
 	r   *bufio.Reader
 	raw []byte
+	// kept and sizes are of the command that is being read: what stays of its arguments, one after the other.
+	kept  []byte
+	sizes []int
 }
 
 func newFrames(r io.Reader) *frames { return &frames{r: bufio.NewReaderSize(r, 64<<10)} }
@@ -30,10 +35,13 @@ func newFrames(r io.Reader) *frames { return &frames{r: bufio.NewReaderSize(r, 6
 // more says whether bytes of a next item have arrived.
 func (f *frames) more() bool { return f.r.Buffered() > 0 }
 
-// take returns the bytes read since the last call, exactly as they came.
+// take returns the bytes read since the last call, exactly as they came. They are valid until more is read.
 func (f *frames) take() []byte {
 	raw := f.raw
 	f.raw = nil
+	if cap(raw) <= 4*pieceSize { // what one big value took is given back
+		f.raw = raw[:0]
+	}
 	return raw
 }
 
@@ -44,33 +52,55 @@ func (f *frames) command() ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !strings.HasPrefix(line, "*") {
-		return strings.Fields(line), nil
+	if len(line) == 0 || line[0] != '*' {
+		return strings.Fields(string(line)), nil
 	}
 	n, err := length(line[1:], maxItems)
 	if err != nil {
 		return nil, fmt.Errorf("arguments: %w", err)
 	}
-	var args []string
-	for range max(n, 0) {
-		line, err := f.line()
-		if err != nil {
-			return nil, unexpected(err)
-		}
-		if !strings.HasPrefix(line, "$") {
-			return nil, fmt.Errorf("argument is no bulk string: %w", errProtocol)
-		}
-		size, err := length(line[1:], maxBulk)
-		if err != nil || size < 0 {
-			return nil, fmt.Errorf("argument length: %w", errProtocol)
-		}
-		arg, err := f.bulk(size)
-		if err != nil {
+	f.kept, f.sizes = f.kept[:0], f.sizes[:0]
+	for range n {
+		if err := f.argument(); err != nil {
 			return nil, err
 		}
-		args = append(args, arg)
 	}
-	return args, nil
+	return f.arguments(), nil
+}
+
+// argument reads one bulk string of a command and keeps of it what argKept allows.
+func (f *frames) argument() error {
+	line, err := f.line()
+	if err != nil {
+		return unexpected(err)
+	}
+	if len(line) == 0 || line[0] != '$' {
+		return fmt.Errorf("argument is no bulk string: %w", errProtocol)
+	}
+	size, err := length(line[1:], maxBulk)
+	if err != nil || size < 0 {
+		return fmt.Errorf("argument length: %w", errProtocol)
+	}
+	start := len(f.raw)
+	if err := f.skipBulk(size); err != nil {
+		return unexpected(err)
+	}
+	size = min(size, argKept)
+	f.kept = append(f.kept, f.raw[start:start+size]...)
+	f.sizes = append(f.sizes, size)
+	return nil
+}
+
+// arguments are those kept, all in the memory of one string.
+func (f *frames) arguments() []string {
+	if len(f.sizes) == 0 {
+		return nil
+	}
+	args, rest := make([]string, len(f.sizes)), string(f.kept)
+	for i, size := range f.sizes {
+		args[i], rest = rest[:size], rest[size:]
+	}
+	return args
 }
 
 // reply reads one item of the server's side, RESP2 or RESP3, nested ones whole, and returns the byte that names its type.
@@ -85,7 +115,7 @@ func (f *frames) item(depth int) (byte, error) {
 	if err != nil {
 		return 0, err
 	}
-	if line == "" {
+	if len(line) == 0 {
 		return 0, fmt.Errorf("empty line: %w", errProtocol)
 	}
 	kind, rest := line[0], line[1:]
@@ -123,34 +153,26 @@ func (f *frames) item(depth int) (byte, error) {
 	return 0, fmt.Errorf("unknown type %q: %w", kind, errProtocol)
 }
 
-// line reads up to CRLF and returns what stands before it. A bare LF ends an inline command too, as in Redis.
-func (f *frames) line() (string, error) {
+// line reads up to CRLF and returns what stands before it, valid until more is read. A bare LF ends an inline command too,
+// as in Redis.
+func (f *frames) line() ([]byte, error) {
 	start := len(f.raw)
 	for {
 		part, err := f.r.ReadSlice('\n')
 		f.raw = append(f.raw, part...)
 		if len(f.raw)-start > maxLine {
-			return "", fmt.Errorf("line longer than %d bytes: %w", maxLine, errProtocol)
+			return nil, fmt.Errorf("line longer than %d bytes: %w", maxLine, errProtocol)
 		}
 		if err == nil {
-			return strings.TrimSuffix(string(f.raw[start:len(f.raw)-1]), "\r"), nil
+			return bytes.TrimSuffix(f.raw[start:len(f.raw)-1], []byte{'\r'}), nil
 		}
 		if errors.Is(err, io.EOF) && len(f.raw) > start {
-			return "", io.ErrUnexpectedEOF
+			return nil, io.ErrUnexpectedEOF
 		}
 		if !errors.Is(err, bufio.ErrBufferFull) {
-			return "", err
+			return nil, err
 		}
 	}
-}
-
-// bulk reads size bytes and the CRLF after them, and returns the bytes, cut to argKept.
-func (f *frames) bulk(size int) (string, error) {
-	start := len(f.raw)
-	if err := f.skipBulk(size); err != nil {
-		return "", unexpected(err)
-	}
-	return string(f.raw[start : start+min(size, argKept)]), nil
 }
 
 // skipBulk reads size bytes and CRLF into raw, piece by piece: an announced length alone allocates nothing.
@@ -174,8 +196,8 @@ func (f *frames) skipBulk(size int) error {
 }
 
 // length parses an announced length; -1 is the null of RESP2. Streamed types ("?") are not in use by any server.
-func length(s string, limit int) (int, error) {
-	n, err := strconv.Atoi(s)
+func length(s []byte, limit int) (int, error) {
+	n, err := strconv.Atoi(string(s))
 	if err != nil || n < -1 || n > limit {
 		return 0, fmt.Errorf("length %.32q: %w", s, errProtocol)
 	}

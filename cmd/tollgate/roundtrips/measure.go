@@ -22,10 +22,11 @@ import (
 // Shape is one kind of request with what it costs in round trips.
 type Shape struct {
 	Name         string `json:"shape"`
+	Store        string `json:"store"`         // the kind of Redis
 	Before       int    `json:"before"`        // waited for before the upstream is called, or the answer given
 	WaitedAfter  int    `json:"waited_after"`  // waited for after it
 	WrittenAfter int    `json:"written_after"` // written when the stream has closed; nobody waits
-	LiteLLM      string `json:"litellm"`       // the peer's published figure for that shape; "" when it has none
+	LiteLLM      string `json:"litellm"`       // the peer's published figure for that shape; "" when it has none: before its rework -> after it
 	// Trips are the commands of each trip, in order.
 	Trips [][]string `json:"-"`
 }
@@ -44,13 +45,25 @@ type bench struct {
 // Measure counts every shape on the Redis at addr ("host:port"), whose keys with the prefix of this run it leaves to run
 // out. progress, when given, is told the name of each shape before it is measured.
 func Measure(ctx context.Context, addr string, progress func(string)) ([]Shape, error) {
-	b, err := newBench(addr)
+	var list []Shape
+	for _, st := range stores() {
+		measured, err := st.measure(ctx, addr, progress)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, measured...)
+	}
+	return list, nil
+}
+
+func (st store) measure(ctx context.Context, addr string, progress func(string)) ([]Shape, error) {
+	b, err := st.open(addr)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%s: %w", st.name, err)
 	}
 	defer b.close()
 	var list []Shape
-	for _, c := range cases() {
+	for _, c := range st.shapes {
 		if progress != nil {
 			progress(c.name)
 		}
@@ -58,6 +71,7 @@ func Measure(ctx context.Context, addr string, progress func(string)) ([]Shape, 
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", c.name, err)
 		}
+		s.Store = st.name
 		list = append(list, s)
 	}
 	return list, nil
@@ -127,7 +141,7 @@ func (b *bench) measure(ctx context.Context, c shape) (Shape, error) {
 	}
 	b.count()
 	b.proxy.Reset()
-	s := Shape{Name: c.name, LiteLLM: c.litellm}
+	s := Shape{Name: c.name, LiteLLM: published[c.name]}
 	called := false
 	got, err := envoysim.Exchange(ctx, b.client, c.request(c.warm), func(r *envoysim.Request) *envoysim.Answer {
 		called = true

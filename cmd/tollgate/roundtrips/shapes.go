@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -13,14 +14,36 @@ import (
 	"github.com/tollgate-proxy/tollgate/governance/config"
 )
 
+// store is one kind of Redis, with the shapes that are measured on it.
+type store struct {
+	name   string // the JSON field store
+	open   func(addr string) (*bench, error)
+	shapes []shape
+}
+
+// stores are all that is measured. A kind of Redis is added here, a shape to one of the lists.
+func stores() []store {
+	return []store{
+		{name: "standalone", open: newBench, shapes: slices.Concat(chats(), cacheHits(), refusals())},
+	}
+}
+
 // shape is one kind of request to be measured.
 type shape struct {
 	name     string
-	litellm  string // round trips of LiteLLM's proxy: before its rework -> now
-	warm     int    // requests sent before the one that counts
-	request  func(n int) envoysim.Request
+	warm     int                          // requests sent before the one that counts
+	request  func(n int) envoysim.Request // the nth; the one that counts is the last
 	status   int
 	upstream bool // is called
+}
+
+// published are the round trips that LiteLLM's proxy published on 2026-10-01 for a key and team with budgets and limits,
+// usage-based routing and a Redis response cache: before its rework -> after it, and where it says so, how many of them
+// came before + after the model call. The names are those of shapes.
+var published = map[string]string{
+	"chat":                         "22 -> 8 (12+10 -> 5+3)",
+	"chat, identities expired":     "46 -> 16",
+	"messages, identities expired": "40 -> 14",
 }
 
 // The secrets of the keys that are measured with.
@@ -29,28 +52,49 @@ const (
 	tightKey    = "sk-roundtrips-tight"    // one request a minute
 )
 
-// cases are the shapes. LiteLLM's figures are those it published on 2026-10-01 for a key and team with budgets and
-// limits, usage-based routing and a Redis response cache.
-func cases() []shape {
-	different := func(key, model string, stream bool) func(int) envoysim.Request {
-		return func(n int) envoysim.Request {
-			return chat(key, model, stream, fmt.Sprintf("question %d to %s, streaming %t", n, model, stream))
-		}
-	}
-	same := func(stream bool) func(int) envoysim.Request {
-		return func(int) envoysim.Request { return chat(governedKey, "usage", stream, "the same question") }
+// chats are granted, and call the upstream.
+func chats() []shape {
+	granted := func(name, model string, stream bool) shape {
+		return shape{name: name, warm: 3, request: different(governedKey, model, stream), status: 200, upstream: true}
 	}
 	return []shape{
-		{"chat", "22 -> 8", 3, different(governedKey, "usage", false), 200, true},
-		{"chat, streaming", "", 3, different(governedKey, "usage", true), 200, true},
-		{"chat, shuffle routing", "", 3, different(governedKey, "shuffle", false), 200, true},
-		{"chat, shuffle routing, streaming", "", 3, different(governedKey, "shuffle", true), 200, true},
-		{"chat, cache hit", "", 2, same(false), 200, false},
-		{"chat, cache hit, streaming", "", 2, same(true), 200, false},
-		{"refused by a limit", "", 1, different(tightKey, "usage", false), 429, false},
-		{"refused by a limit known to memory", "", 2, different(tightKey, "usage", false), 429, false},
-		{"refused: unknown key", "", 1, different("sk-roundtrips-unknown", "usage", false), 401, false},
+		granted("chat", "usage", false),
+		granted("chat, streaming", "usage", true),
+		granted("chat, shuffle routing", "shuffle", false),
+		granted("chat, shuffle routing, streaming", "shuffle", true),
 	}
+}
+
+// cacheHits are granted, and answered from the response cache.
+func cacheHits() []shape {
+	hit := func(name string, stream bool) shape {
+		return shape{name: name, warm: 2, request: same(stream), status: 200}
+	}
+	return []shape{
+		hit("chat, cache hit", false),
+		hit("chat, cache hit, streaming", true),
+	}
+}
+
+// refusals are answered by the filter.
+func refusals() []shape {
+	return []shape{
+		{name: "refused by a limit", warm: 1, request: different(tightKey, "usage", false), status: 429},
+		{name: "refused by a limit known to memory", warm: 2, request: different(tightKey, "usage", false), status: 429},
+		{name: "refused: unknown key", warm: 1, request: different("sk-roundtrips-unknown", "usage", false), status: 401},
+	}
+}
+
+// different asks something new each time.
+func different(key, model string, stream bool) func(int) envoysim.Request {
+	return func(n int) envoysim.Request {
+		return chat(key, model, stream, fmt.Sprintf("question %d to %s, streaming %t", n, model, stream))
+	}
+}
+
+// same asks what has been answered.
+func same(stream bool) func(int) envoysim.Request {
+	return func(int) envoysim.Request { return chat(governedKey, "usage", stream, "the same question") }
 }
 
 func chat(key, model string, stream bool, text string) envoysim.Request {

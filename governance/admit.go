@@ -223,11 +223,11 @@ func (c *Call) decide(ctx context.Context, admission *limit.Admission, ask limit
 		c.grant = c.gate.limiter.Unleased(c.demand, nil)
 		return nil
 	}
-	v, err := admission.Get(ctx)
+	v, err := admission.Get(ctx, c.gate.deferred)
+	c.lost(v.Lost)
 	if err != nil {
 		return c.withoutRedis(ask, err)
 	}
-	c.lost(v.Lost)
 	if v.Grant != nil {
 		c.grant = v.Grant
 		c.would = c.report(v.Would)

@@ -77,7 +77,7 @@ func New(opt Options) (*Gate, error) {
 	}
 	cfg := opt.Config
 	g.limiter = limit.New(limit.Options{
-		Prefix: cfg.Redis.Prefix, StreamMax: cfg.Ledger.StreamMax,
+		Prefix: cfg.Redis.Prefix, StreamMax: cfg.Ledger.StreamMax, Clustered: g.backend.Clustered(),
 	})
 	if err := g.Apply(cfg); err != nil {
 		return nil, err

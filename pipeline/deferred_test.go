@@ -206,3 +206,30 @@ func TestDeferredQueueIsBounded(t *testing.T) {
 		t.Errorf("sum %d, copies %d, lost %d: a write is neither applied nor counted as lost", sum, copies, lost)
 	}
 }
+
+// Writes of several writers' numbers, as those of many tenants, leave in one flush and are all applied by it.
+func TestNumbersOfManyPlacesShareAFlush(t *testing.T) {
+	t.Parallel()
+	b, proxy, server := behind(t)
+	if err := b.Load(t.Context(), once); err != nil {
+		t.Fatal(err)
+	}
+	proxy.Reset()
+	d := pipeline.NewDeferred(b, pipeline.DeferredOptions{})
+	w := d.Writes()
+	for i := range 30 {
+		tag := fmt.Sprintf("{t%d}", i%3)
+		w.Once("test", once, []string{tag + ":w:" + w.Writer(), tag + ":sum"}, 1)
+	}
+	w.Close()
+	drain(t, d)
+	for i := range 3 {
+		if v := server.Client().Get(t.Context(), fmt.Sprintf("{t%d}:sum", i)).Val(); v != "10" {
+			t.Errorf("sum %d = %s, want 10", i, v)
+		}
+	}
+	proxy.WaitQuiet(20 * time.Millisecond)
+	if trips := proxy.Trips(); len(trips) != 1 || len(trips[0].Commands) != 30 {
+		t.Errorf("%d trips, want one with 30 commands", len(trips))
+	}
+}

@@ -173,18 +173,12 @@ func (d *Deferred) send(to *node, legs []leg) {
 	defer cancel()
 	info := tripInfo{kind: KindDeferred, caller: d.writer}
 	var cmds []redis.Cmder
+	last := make(map[string]int64) // number by where it is kept
 	for _, g := range legs {
-		last := map[string]int64(nil)
-		own := int64(0)
 		for _, x := range g.list {
-			before := own
-			if x.once && x.writer != d.writer {
-				if last == nil {
-					last = map[string]int64{}
-				}
-				before, last[x.writer] = last[x.writer], x.seq
-			} else if x.once {
-				own = x.seq
+			before := int64(0)
+			if x.once {
+				before, last[x.keys[0]] = last[x.keys[0]], x.seq
 			}
 			if g.asking {
 				info.owners, cmds = append(info.owners, x.owner), append(cmds, redis.NewCmd(ctx, "ASKING"))

@@ -129,8 +129,8 @@ func (w *Writes) Close() {
 	}
 }
 
-// command builds the command as it is sent now. before is the number of the write of the same writer that goes before it
-// in the same lane of the same flush; 0: there is none.
+// command builds the command as it is sent now. before is the number of the write that goes before it in the same flush and
+// has its number in the same place; 0: there is none.
 func (x *write) command(b *Backend, before int64) []any {
 	if x.script == nil {
 		return x.plain

@@ -47,7 +47,7 @@ func BenchmarkScripts(b *testing.B) {
 				}
 				w := d.Writes()
 				for _, a := range list {
-					v, err := a.Get(b.Context())
+					v, err := a.Get(b.Context(), d)
 					if err != nil || v.Grant == nil {
 						b.Fatal(v, err)
 					}

@@ -8,14 +8,15 @@ type brokenKey struct {
 	what  string // b, r or l
 }
 
-func (a *Admission) broken(r reader, granted []*Scope) Broken {
+// broken reads what a grant of the group passed over.
+func (g *group) broken() Broken {
 	var list Broken
+	r, chosen := g.r.list(10), g.chosen()
 	for i := range r.len() {
-		k := brokenKey{scope: a.scope(r.list(i).list(0).int()), what: r.list(i).list(1).str()}
-		for _, s := range granted {
-			if s == k.scope { // a deployment that was not chosen is nobody's concern
-				list = append(list, k)
-			}
+		n := r.list(i).list(0).int()
+		at := int(n) - 1 - len(g.scopes)
+		if at < 0 || at == chosen { // a deployment that was not chosen is nobody's concern
+			list = append(list, brokenKey{scope: g.scope(n), what: r.list(i).list(1).str()})
 		}
 	}
 	return list

@@ -8,6 +8,10 @@
 //   - settle.lua exchanges a reservation for the real use, exactly once, on the deferred pipeline;
 //   - renew.lua keeps the leases of requests that run long.
 //
+// On a Redis Cluster each of these is one script for what has one home, all sent at the same time: see [Options] and
+// [Admission.Get]. A scope made from a row of the identities carries the row's revision, and an admission by an older
+// one than the last edit's is refused as stale: see [RevisionKey].
+//
 // Amounts are nano-dollars, tokens or requests in int64; they cross Lua as decimal strings and stay below 2^53. The
 // package imports pipeline, config, usage and refusal; it knows no HTTP.
 package limit

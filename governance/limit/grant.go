@@ -1,14 +1,8 @@
 package limit
 
 import (
-	"fmt"
-	"hash/fnv"
-	"strconv"
+	"slices"
 	"time"
-
-	"github.com/tollgate-proxy/tollgate/governance/config"
-	"github.com/tollgate-proxy/tollgate/governance/usage"
-	"github.com/tollgate-proxy/tollgate/pipeline"
 )
 
 // Grant is an admission that must be settled exactly once. It belongs to its request; only the renewal of its leases
@@ -21,15 +15,25 @@ type Grant struct {
 	At       time.Time
 	Uses     []Use // of the scopes as they are now, this request included
 
-	limiter *Limiter
-	demand  Demand
-	bucket  int64
-	scopes  []*Scope // those that count, the chosen deployment last
-	deploy  int      // index of the deployment in scopes; -1
-	members []string // lease member by scope, "" without a lease
-	periods [][]string
-	leased  bool
-	renewed time.Time // guarded by the holder
+	limiter  *Limiter
+	demand   Demand
+	portions []portion
+	scopes   []*Scope // those that count, the chosen deployment among them, portion by portion
+	deploy   int      // index of the deployment in scopes; -1
+	members  []string // lease member by scope, "" without a lease
+	periods  [][]string
+	leased   bool
+	renewed  time.Time // guarded by the holder
+}
+
+// portion is what one script granted of a request: the scopes from one index up to another. Every server has a clock of
+// its own, and may have room for another number of tokens.
+type portion struct {
+	home     string
+	at       int64 // instant of the admission by that server's clock, ms
+	bucket   int64 // of the rate windows
+	output   int64 // output tokens a choice that it reserved
+	from, to int
 }
 
 // Use is how far a scope's limits are used.
@@ -48,39 +52,66 @@ type BudgetUse struct {
 	ResetsAt        time.Time
 }
 
-func (a *Admission) granted(r reader) (Verdict, error) {
-	now := r.list(2).int()
-	a.limiter.observe(now)
-	chosen := int(r.list(4).int()) - 1
-	scopes := a.ask.Scopes
-	deploy := -1
-	if chosen >= 0 {
-		deploy = len(scopes)
-		scopes = append(scopes[:deploy:deploy], a.ask.Candidates[chosen])
-	}
-	members, uses := r.list(6), r.list(7)
-	if members.len() != len(scopes) || uses.len() != len(scopes) {
-		return Verdict{}, fmt.Errorf("admission script answered for %d scopes of %d", uses.len(), len(scopes))
+// grant makes a grant of what those of the groups that granted hold. It is nobody's yet.
+func (a *Admission) grant(groups []group) *Grant {
+	n := 0
+	for i := range groups {
+		n += len(groups[i].scopes) + 1
 	}
 	g := &Grant{
-		ID: a.ask.ID, Output: r.list(1).int(), Reserved: r.list(3).int(), Chosen: chosen, At: time.UnixMilli(now),
-		limiter: a.limiter, demand: a.ask.Demand, bucket: r.list(5).int(), scopes: scopes, deploy: deploy,
-		members: make([]string, len(scopes)), periods: make([][]string, len(scopes)), Uses: make([]Use, len(scopes)),
+		ID: a.ask.ID, Chosen: -1, limiter: a.limiter, demand: a.ask.Demand, deploy: -1, portions: make([]portion, 0, len(groups)),
+		scopes: make([]*Scope, 0, n), members: make([]string, 0, n), periods: make([][]string, 0, n), Uses: make([]Use, 0, n),
 	}
-	for i, s := range scopes {
-		g.members[i] = members.list(i).str()
-		g.leased = g.leased || g.members[i] != ""
-		g.Uses[i], g.periods[i] = readUse(s, uses.list(i))
-		s.share.begin()
-	}
-	broken := a.broken(r.list(10), scopes)
-	for i, s := range scopes {
-		if !broken.of(s) {
-			s.last.Store(&remainder{at: a.limiter.now(), use: &g.Uses[i]})
+	for i := range groups {
+		if groups[i].granted() {
+			g.add(&groups[i])
 		}
 	}
-	a.limiter.holder.hold(g, a.limiter.now())
-	return Verdict{Grant: g, Would: a.failures(r.list(8), now), Lost: lost(r.list(9)), Broken: broken}, nil
+	return g
+}
+
+// add adds what a group granted. The request may use what the least generous of the groups allows.
+func (g *Grant) add(of *group) {
+	r := of.r
+	p := portion{home: of.home, output: r.list(1).int(), at: of.now, bucket: r.list(5).int(), from: len(g.scopes)}
+	g.scopes = append(g.scopes, of.scopes...)
+	if chosen := of.chosen(); chosen >= 0 {
+		g.Chosen, g.deploy = chosen, len(g.scopes)
+		g.scopes = append(g.scopes, of.candidates[chosen])
+	}
+	p.to = len(g.scopes)
+	for i, s := range g.scopes[p.from:] {
+		member := r.list(6).list(i).str()
+		use, periods := readUse(s, r.list(7).list(i))
+		g.leased = g.leased || member != ""
+		g.members, g.Uses, g.periods = append(g.members, member), append(g.Uses, use), append(g.periods, periods)
+	}
+	reserved := r.list(3).int()
+	if len(g.portions) == 0 {
+		g.Output, g.Reserved, g.At = p.output, reserved, time.UnixMilli(p.at)
+	}
+	g.Output, g.Reserved = min(g.Output, p.output), min(g.Reserved, reserved)
+	g.portions = append(g.portions, p)
+}
+
+// hold gives the request its grant: all of the groups have granted.
+func (a *Admission) hold(v Verdict) Verdict {
+	l, g := a.limiter, a.grant(a.groups)
+	for i := range a.groups {
+		of := &a.groups[i]
+		v.Would = append(v.Would, of.read(of.r.list(8))...)
+		v.Broken = append(v.Broken, of.broken()...)
+	}
+	slices.SortStableFunc(v.Would, inOrder)
+	for i, s := range g.scopes {
+		s.share.begin()
+		if !v.Broken.of(s) {
+			s.last.Store(&remainder{at: l.now(), use: &g.Uses[i]})
+		}
+	}
+	l.holder.hold(g, l.now())
+	v.Grant = g
+	return v
 }
 
 func readUse(s *Scope, r reader) (Use, []string) {
@@ -104,13 +135,21 @@ func readUse(s *Scope, r reader) (Use, []string) {
 func (l *Limiter) Unleased(d Demand, scopes []*Scope) *Grant {
 	now := l.Now()
 	g := &Grant{
-		ID: d.ID, Output: d.Want, Chosen: -1, At: now, limiter: l, demand: d, bucket: -1, scopes: scopes, deploy: -1,
-		members: make([]string, len(scopes)), periods: make([][]string, len(scopes)),
+		ID: d.ID, Output: d.Want, Chosen: -1, At: now, limiter: l, demand: d, deploy: -1,
+		scopes: make([]*Scope, 0, len(scopes)), members: make([]string, len(scopes)), periods: make([][]string, 0, len(scopes)),
 	}
-	for i, s := range scopes {
+	for _, of := range l.split(nil, scopes, nil) {
+		p := portion{home: of.home, at: now.UnixMilli(), bucket: -1, output: d.Want, from: len(g.scopes)}
+		g.scopes = append(g.scopes, of.scopes...)
+		p.to = len(g.scopes)
+		g.portions = append(g.portions, p)
+	}
+	for _, s := range g.scopes {
+		periods := make([]string, 0, len(s.Budgets))
 		for _, b := range s.Budgets {
-			g.periods[i] = append(g.periods[i], b.spanAt(now).args[0].(string)) //nolint:forcetypeassert // spanAt put it there
+			periods = append(periods, b.spanAt(now).id)
 		}
+		g.periods = append(g.periods, periods)
 	}
 	return g
 }
@@ -119,92 +158,4 @@ func (l *Limiter) Unleased(d Demand, scopes []*Scope) *Grant {
 func (g *Grant) WindowClears() time.Time {
 	const bucket, kept = 5000, 13 // ms, and how many of them count; as in admit.lua
 	return time.UnixMilli((g.At.UnixMilli()/bucket + kept) * bucket)
-}
-
-// Ending says what a request came to.
-type Ending struct {
-	Nano  int64 // what it cost
-	Usage usage.Usage
-	// Void takes everything back: the request never was.
-	Void bool
-	// Cached takes back what the deployment counted: the answer came from the cache.
-	Cached bool
-	// Record is the spend record to append; nil for none.
-	Record []byte
-}
-
-// Settle declares the settlement on the request's deferred batch. The caller sees to it that it is called exactly once
-// for each grant.
-func (g *Grant) Settle(w *pipeline.Writes, e Ending) {
-	l := g.limiter
-	l.holder.release(g)
-	for _, s := range g.scopes {
-		s.share.end()
-	}
-	home := "none"
-	if len(g.scopes) > 0 {
-		home = g.scopes[0].Home
-	}
-	keys := make([]string, 1, 2+3*len(g.scopes))
-	keys[0] = l.prefix + ":{" + home + "}:w:" + w.Writer()
-	args := make([]any, 0, 5+8*len(g.scopes))
-	args = append(args, g.At.UnixMilli(), g.bucket, len(g.scopes), string(e.Record), l.streamMax)
-	if e.Record != nil {
-		keys = append(keys, l.prefix+":spend:{"+shard(g.ID)+"}")
-	}
-	for i, s := range g.scopes {
-		keys = append(keys, s.keys...)
-		args = g.appendScope(args, i, s, e)
-	}
-	w.Once("limit", settleScript, keys, args...)
-}
-
-func (g *Grant) appendScope(args []any, i int, s *Scope, e Ending) []any {
-	takeBack := e.Void || (e.Cached && i == g.deploy)
-	requests, actual := int64(0), counted(s.Counts, e.Usage)
-	if takeBack {
-		requests, actual = -1, 0
-	}
-	args = append(args, s.has, g.members[i], requests, actual-g.demand.tokens(s.Counts, g.Output), len(s.Budgets))
-	for j, b := range s.Budgets {
-		args = append(args, b.field, g.periods[i][j], charge(b.Unit, e, takeBack))
-	}
-	return args
-}
-
-// charge is what an ending adds to a budget's spent amount.
-func charge(unit config.Unit, e Ending, takeBack bool) int64 {
-	switch {
-	case takeBack:
-		return 0
-	case unit == config.USD:
-		return e.Nano
-	case unit == config.Tokens:
-		return e.Usage.Total()
-	default:
-		return 1
-	}
-}
-
-// counted is how many tokens a tpm limit counts of a usage.
-func counted(how config.TPMCounts, u usage.Usage) int64 {
-	switch how {
-	case config.CountUncached:
-		return u.Total() - u.CacheRead
-	case config.CountInput:
-		return u.Input
-	case config.CountOutput:
-		return u.Output
-	default:
-		return u.Total()
-	}
-}
-
-// streams is the number of spend streams: records spread over the slots of a cluster.
-const streams = 16
-
-func shard(id string) string {
-	h := fnv.New32a()
-	_, _ = h.Write([]byte(id))
-	return strconv.Itoa(int(h.Sum32() % streams))
 }

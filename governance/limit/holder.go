@@ -58,11 +58,19 @@ func (l *Limiter) Renew(d *pipeline.Deferred, all bool) {
 	w.Close()
 }
 
+// renew declares the renewal of the grant's leases, one script a portion.
 func (g *Grant) renew(w *pipeline.Writes) {
+	for i := range g.portions {
+		g.renewPortion(w, &g.portions[i])
+	}
+}
+
+func (g *Grant) renewPortion(w *pipeline.Writes, p *portion) {
 	var keys []string
 	args := []any{g.limiter.instant(), leaseTime.Milliseconds(), 0}
 	n := 0
-	for i, s := range g.scopes {
+	for i := p.from; i < p.to; i++ {
+		s := g.scopes[i]
 		if g.members[i] == "" {
 			continue
 		}
@@ -74,6 +82,9 @@ func (g *Grant) renew(w *pipeline.Writes) {
 		}
 		keys = append(keys, s.keys[len(s.keys)-1]) // l comes last
 		args = append(args, has, g.members[i])
+	}
+	if n == 0 {
+		return
 	}
 	args[2] = n
 	w.Eval("limit", renewScript, keys, args...)

@@ -23,3 +23,19 @@ func safe(id string) string {
 	sum := sha256.Sum256([]byte(id))
 	return "#" + hex.EncodeToString(sum[:16])
 }
+
+// keyOf is the key of one kind of counter of a scope: b budgets and revision, r rate window, l leases.
+func keyOf(prefix, home, what, kind, id string) string {
+	return prefix + ":{" + home + "}:" + what + ":" + kind + ":" + safe(id)
+}
+
+// RevisionKey is the hash that holds a scope's revision in the field [RevisionField], beside its budgets. Whoever edits
+// an identity writes the new revision there, as a decimal number without a sign and without leading zeros, and no TTL:
+// from then on no admission by an older revision is granted.
+func RevisionKey(prefix, home, kind, id string) string { return keyOf(prefix, home, "b", kind, id) }
+
+// RevisionField is the field of the hash at [RevisionKey] that holds the revision.
+const RevisionField = "rev"
+
+// writerKey holds the last number of a writer that was applied in a home's slot.
+func writerKey(prefix, home, writer string) string { return prefix + ":{" + home + "}:w:" + writer }

@@ -31,9 +31,9 @@ func TestLeasesOutlastTheirTime(t *testing.T) {
 			{"month", config.Month, func(ms int64) bool { return ms > days35-60_000 && ms <= days35 }},
 			{"lifetime", config.Lifetime, func(ms int64) bool { return ms == -1 }},
 		} {
-			key := scope(KindKey, c.id, config.Limits{Budgets: []config.Budget{usd(100, c.per)}, Parallel: rate(1)})
+			key := b.scope(KindKey, c.id, config.Limits{Budgets: []config.Budget{usd(100, c.per)}, Parallel: rate(1)})
 			g := granted(b, b.reserve(b.costing(100), key))
-			leases := "tg:{h}:l:key:" + c.id
+			leases := b.key("l:key:" + c.id)
 			if ms := b.pttl(leases); !c.kept(ms) {
 				b.Errorf("%s: leases live for %d ms", c.id, ms)
 			}
@@ -54,8 +54,8 @@ func TestLeasesOutlastTheirTime(t *testing.T) {
 // keep its settlements from being applied.
 func TestWrongTypesStopNoRenewalAndNoSettlement(t *testing.T) {
 	onBoth(t, func(b *bench) {
-		key := scope(KindKey, "k", config.Limits{Budgets: []config.Budget{usd(100, config.Day)}})
-		team := scope(KindTeam, "t", config.Limits{Budgets: []config.Budget{usd(100, config.Day)}})
+		key := b.scope(KindKey, "k", config.Limits{Budgets: []config.Budget{usd(100, config.Day)}})
+		team := b.scope(KindTeam, "t", config.Limits{Budgets: []config.Budget{usd(100, config.Day)}})
 		g := granted(b, b.reserve(b.costing(10), key, team))
 		set := func(name string) {
 			h := pipeline.Declare(b.backend.Batch("test"), "test", pipeline.Raw, "EVAL",
@@ -64,16 +64,16 @@ func TestWrongTypesStopNoRenewalAndNoSettlement(t *testing.T) {
 				b.Fatal(err)
 			}
 		}
-		set("tg:{h}:l:key:k")
+		set(b.key("l:key:k"))
 		b.ms += 20_000
 		b.limiter.Renew(b.deferred, true)
 		b.flushed()
 		b.ms += 20_000
 		other := granted(b, b.reserve(b.costing(10), team))
-		b.want("tg:{h}:b:team:t", map[string]string{"uday.r": "20"}) // the first one's lease still runs
+		b.want(b.key("b:team:t"), map[string]string{"uday.r": "20"}) // the first one's lease still runs
 		b.settle(other, Ending{Nano: 10})
-		set("tg:{h}:w:" + b.deferred.Writer())
+		set(writerKey("tg", b.home(KindTeam), b.deferred.Writer()))
 		b.settle(g, Ending{Nano: 10})
-		b.want("tg:{h}:b:team:t", map[string]string{"uday.s": "20", "uday.r": "0"})
+		b.want(b.key("b:team:t"), map[string]string{"uday.s": "20", "uday.r": "0"})
 	})
 }

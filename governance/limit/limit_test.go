@@ -2,6 +2,7 @@ package limit
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -25,40 +26,58 @@ type bench struct {
 	n        int
 }
 
-// onBoth runs a test on a real Redis and on the embedded store, which runs another Lua.
+// onBoth runs a test on a real Redis and on the embedded store, which runs another Lua; on each with one script for all
+// and with one for each home.
 func onBoth(t *testing.T, test func(b *bench)) {
-	t.Run("embedded", func(t *testing.T) {
+	onStores(t, test, false)
+	onClusters(t, test)
+}
+
+// onClusters runs a test on both stores with one script for each home.
+func onClusters(t *testing.T, test func(b *bench)) { onStores(t, test, true) }
+
+func onStores(t *testing.T, test func(b *bench), clustered bool) {
+	name := ""
+	if clustered {
+		name = " clustered"
+	}
+	t.Run("embedded"+name, func(t *testing.T) {
 		t.Parallel()
 		backend, err := pipeline.OpenEmbedded(pipeline.EmbeddedOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		test(newBench(t, backend))
+		test(newBench(t, backend, clustered))
 	})
-	t.Run("redis", func(t *testing.T) {
+	t.Run("redis"+name, func(t *testing.T) {
 		t.Parallel()
 		server := redistest.Start(t)
-		backend, err := pipeline.Open(pipeline.Options{URL: server.URL(), Deadline: 5 * time.Second})
-		if err != nil {
-			t.Fatal(err)
-		}
-		b := newBench(t, backend)
+		b := newBench(t, open(t, server.URL()), clustered)
 		b.client = server.Client()
 		test(b)
 	})
 }
 
+func open(t testing.TB, url string) *pipeline.Backend {
+	t.Helper()
+	backend, err := pipeline.Open(pipeline.Options{URL: url, Deadline: 5 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return backend
+}
+
 // start is the instant at which tests begin: the first millisecond of a minute, hour, day and month.
 var start = time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC).UnixMilli()
 
-func newBench(t *testing.T, backend *pipeline.Backend) *bench {
+func newBench(t *testing.T, backend *pipeline.Backend, clustered bool) *bench {
 	b := &bench{T: t, backend: backend, ms: start, deferred: pipeline.NewDeferred(backend, pipeline.DeferredOptions{})}
 	t.Cleanup(func() {
 		b.deferred.Drain(t.Context())
 		_ = backend.Close()
 	})
 	b.limiter = New(Options{
-		Prefix: "tg", StreamMax: 1000,
+		Prefix: "tg", StreamMax: 1000, Clustered: clustered,
 		Now: func() time.Time { return time.UnixMilli(b.ms - b.lag) },
 	})
 	b.limiter.clock = func() int64 { return b.ms }
@@ -71,6 +90,25 @@ func newBench(t *testing.T, backend *pipeline.Backend) *bench {
 // scope makes a scope of the home "h".
 func scope(kind, id string, l config.Limits) *Scope {
 	return NewScope("tg", Owner{Kind: kind, ID: id, Home: "h", Limits: l, Zone: time.UTC})
+}
+
+// home is where the scopes of a kind are: each kind at a home of its own where that makes a difference.
+func (b *bench) home(kind string) string {
+	if b.limiter.clustered {
+		return "h-" + kind
+	}
+	return "h"
+}
+
+// scope makes a scope at the home of its kind.
+func (b *bench) scope(kind, id string, l config.Limits) *Scope {
+	return NewScope("tg", Owner{Kind: kind, ID: id, Home: b.home(kind), Limits: l, Zone: time.UTC})
+}
+
+// key is the key of a scope's counter, named as "b:key:k".
+func (b *bench) key(name string) string {
+	kind := strings.Split(name, ":")[1]
+	return "tg:{" + b.home(kind) + "}:" + name
 }
 
 func rate(n int64) *config.Rate { return &config.Rate{Limit: n} }
@@ -93,7 +131,7 @@ func (b *bench) reserve(d Demand, scopes ...*Scope) Verdict {
 
 func (b *bench) ask(a Ask) Verdict {
 	b.Helper()
-	v, err := b.limiter.Reserve(b.backend.Batch("test"), a).Get(b.Context())
+	v, err := b.limiter.Reserve(b.backend.Batch("test"), a).Get(b.Context(), b.deferred)
 	if err != nil {
 		b.Fatalf("admission: %v", err)
 	}
@@ -111,13 +149,19 @@ func (b *bench) settle(g *Grant, e Ending) {
 
 func (b *bench) flushed() {
 	b.Helper()
-	for range 5000 {
-		if b.deferred.Pending() == 0 {
+	flushed(b, b.deferred)
+}
+
+// flushed waits until every deferred write is answered.
+func flushed(t testing.TB, d *pipeline.Deferred) {
+	t.Helper()
+	for range 50_000 {
+		if d.Pending() == 0 {
 			return
 		}
-		time.Sleep(time.Millisecond)
+		time.Sleep(100 * time.Microsecond)
 	}
-	b.Fatal("deferred writes are not answered")
+	t.Fatal("deferred writes are not answered")
 }
 
 // field reads one field of a hash.
@@ -163,8 +207,8 @@ func refusedBy(t testing.TB, v Verdict, kind FailureKind, s *Scope) Failure {
 
 func TestBudgetHoldsExactlyItsAmount(t *testing.T) {
 	onBoth(t, func(b *bench) {
-		key := scope(KindKey, "k", config.Limits{Budgets: []config.Budget{usd(100, config.Day), usd(250, config.Month)}})
-		team := scope(KindTeam, "t", config.Limits{Budgets: []config.Budget{usd(1000, config.Month)}})
+		key := b.scope(KindKey, "k", config.Limits{Budgets: []config.Budget{usd(100, config.Day), usd(250, config.Month)}})
+		team := b.scope(KindTeam, "t", config.Limits{Budgets: []config.Budget{usd(1000, config.Month)}})
 		var grants []*Grant
 		for range 10 {
 			grants = append(grants, granted(b, b.reserve(b.costing(10), key, team)))
@@ -176,8 +220,8 @@ func TestBudgetHoldsExactlyItsAmount(t *testing.T) {
 		for _, g := range grants {
 			b.settle(g, Ending{Nano: 7})
 		}
-		b.want("tg:{h}:b:key:k", map[string]string{"uday.s": "70", "uday.r": "0", "umonth.s": "70", "umonth.r": "0"})
-		b.want("tg:{h}:b:team:t", map[string]string{"umonth.s": "70", "umonth.r": "0"})
+		b.want(b.key("b:key:k"), map[string]string{"uday.s": "70", "uday.r": "0", "umonth.s": "70", "umonth.r": "0"})
+		b.want(b.key("b:team:t"), map[string]string{"umonth.s": "70", "umonth.r": "0"})
 		granted(b, b.reserve(b.costing(30), key, team))
 		refusedBy(b, b.reserve(b.costing(1), key, team), FailBudget, key)
 	})
@@ -185,32 +229,32 @@ func TestBudgetHoldsExactlyItsAmount(t *testing.T) {
 
 func TestSettlementIsAppliedOnce(t *testing.T) {
 	onBoth(t, func(b *bench) {
-		key := scope(KindKey, "k", config.Limits{Budgets: []config.Budget{usd(1000, config.Lifetime)}, TPM: rate(100), Parallel: rate(1)})
+		key := b.scope(KindKey, "k", config.Limits{Budgets: []config.Budget{usd(1000, config.Lifetime)}, TPM: rate(100), Parallel: rate(1)})
 		d := b.costing(100)
 		d.Input = 20
 		g := granted(b, b.reserve(d, key))
 		refusedBy(b, b.reserve(b.costing(1), key), FailParallel, key)
 		b.settle(g, Ending{Nano: 60, Usage: usage.Usage{Input: 5, Output: 2}})
-		b.want("tg:{h}:b:key:k", map[string]string{"ulifetime.s": "60", "ulifetime.r": "0"})
-		b.want("tg:{h}:r:key:k", map[string]string{"w": fmt.Sprintf("%d:1:7", start/5000)})
+		b.want(b.key("b:key:k"), map[string]string{"ulifetime.s": "60", "ulifetime.r": "0"})
+		b.want(b.key("r:key:k"), map[string]string{"w": fmt.Sprintf("%d:1:7", start/5000)})
 		w := b.deferred.Writes()
 		again := *g
 		again.leased = false
 		again.Settle(w, Ending{Nano: 60}) // with a new number it charges once more, but holds no lease to give back
 		w.Close()
 		b.flushed()
-		b.want("tg:{h}:b:key:k", map[string]string{"ulifetime.s": "120", "ulifetime.r": "0"})
+		b.want(b.key("b:key:k"), map[string]string{"ulifetime.s": "120", "ulifetime.r": "0"})
 	})
 }
 
 func TestPeriodsTurnOver(t *testing.T) {
 	onBoth(t, func(b *bench) {
-		key := scope(KindKey, "k", config.Limits{Budgets: []config.Budget{usd(100, config.Minute)}})
+		key := b.scope(KindKey, "k", config.Limits{Budgets: []config.Budget{usd(100, config.Minute)}})
 		late := granted(b, b.reserve(b.costing(60), key))
 		b.ms += 61_000
 		next := granted(b, b.reserve(b.costing(100), key))
 		b.settle(late, Ending{Nano: 50}) // lands in the period it was reserved in
-		b.want("tg:{h}:b:key:k", map[string]string{
+		b.want(b.key("b:key:k"), map[string]string{
 			"uminute.S": "50", "uminute.R": "0", "uminute.s": "0", "uminute.r": "100",
 		})
 		b.settle(next, Ending{Nano: 100})
@@ -234,7 +278,7 @@ func TestPeriodsTurnOver(t *testing.T) {
 
 func TestWindowOpensAgain(t *testing.T) {
 	onBoth(t, func(b *bench) {
-		key := scope(KindKey, "k", config.Limits{RPM: rate(3)})
+		key := b.scope(KindKey, "k", config.Limits{RPM: rate(3)})
 		b.ms = start + 3_000
 		for i := range 3 {
 			g := granted(b, b.reserve(b.costing(1), key))
@@ -255,7 +299,7 @@ func TestWindowOpensAgain(t *testing.T) {
 
 func TestLeasesRunOut(t *testing.T) {
 	onBoth(t, func(b *bench) {
-		key := scope(KindKey, "k", config.Limits{Budgets: []config.Budget{usd(100, config.Day)}, Parallel: rate(1)})
+		key := b.scope(KindKey, "k", config.Limits{Budgets: []config.Budget{usd(100, config.Day)}, Parallel: rate(1)})
 		frozen := granted(b, b.reserve(b.costing(100), key))
 		b.ms += 20_000
 		b.limiter.Renew(b.deferred, false)
@@ -268,15 +312,15 @@ func TestLeasesRunOut(t *testing.T) {
 		if len(v.Lost) != 1 || v.Lost[0].ID != frozen.ID || v.Lost[0].Note != "k" || v.Lost[0].Nano != 100 {
 			b.Errorf("lost = %+v", v.Lost)
 		}
-		b.want("tg:{h}:b:key:k", map[string]string{"uday.s": "0", "uday.r": "90"})
+		b.want(b.key("b:key:k"), map[string]string{"uday.s": "0", "uday.r": "90"})
 		b.settle(frozen, Ending{Nano: 40}) // late, and still charged
-		b.want("tg:{h}:b:key:k", map[string]string{"uday.s": "40", "uday.r": "90"})
+		b.want(b.key("b:key:k"), map[string]string{"uday.s": "40", "uday.r": "90"})
 	})
 }
 
 func TestTokensAreClamped(t *testing.T) {
 	onBoth(t, func(b *bench) {
-		key := scope(KindKey, "k", config.Limits{Budgets: []config.Budget{usd(500_000, config.Day)}, TPM: rate(800)})
+		key := b.scope(KindKey, "k", config.Limits{Budgets: []config.Budget{usd(500_000, config.Day)}, TPM: rate(800)})
 		d := Demand{ID: "a", Input: 100, PerMNano: 1_000_000_000, Want: 1024, Least: 256, Choices: 1}
 		g := granted(b, b.reserve(d, key)) // 1000 nano-dollars a token: the budget holds 500, tpm 700
 		if g.Output != 500 || g.Reserved != 500_000 {
@@ -299,9 +343,9 @@ func TestTokensAreClamped(t *testing.T) {
 
 func TestDeploymentIsChosenBySmallestShare(t *testing.T) {
 	onBoth(t, func(b *bench) {
-		small := scope(KindDeployment, "small", config.Limits{RPM: rate(2)})
-		large := scope(KindDeployment, "large", config.Limits{RPM: rate(4)})
-		key := scope(KindKey, "k", config.Limits{RPM: rate(100)})
+		small := b.scope(KindDeployment, "small", config.Limits{RPM: rate(2)})
+		large := b.scope(KindDeployment, "large", config.Limits{RPM: rate(4)})
+		key := b.scope(KindKey, "k", config.Limits{RPM: rate(100)})
 		var got []int
 		for range 6 {
 			v := b.ask(Ask{Demand: b.costing(1), Scopes: []*Scope{key}, Candidates: []*Scope{small, large}, Usage: true})
@@ -314,13 +358,14 @@ func TestDeploymentIsChosenBySmallestShare(t *testing.T) {
 		if v.Grant != nil || !v.Busy || v.Wait <= 0 || v.Wait > 65*time.Second {
 			b.Errorf("verdict = %+v", v)
 		}
-		b.want("tg:{h}:r:key:k", map[string]string{"w": fmt.Sprintf("%d:6:60", start/5000)}) // the refused one counts nowhere
+		b.flushed()
+		b.want(b.key("r:key:k"), map[string]string{"w": fmt.Sprintf("%d:6:60", start/5000)}) // the refused one counts nowhere
 	})
 }
 
 func TestAuditCountsAndLetsPass(t *testing.T) {
 	onBoth(t, func(b *bench) {
-		key := NewScope("tg", Owner{Kind: KindKey, ID: "k", Home: "h", Zone: time.UTC, Enforce: config.Audit, Limits: config.Limits{
+		key := NewScope("tg", Owner{Kind: KindKey, ID: "k", Home: b.home(KindKey), Zone: time.UTC, Enforce: config.Audit, Limits: config.Limits{
 			Budgets: []config.Budget{usd(10, config.Day)}, RPM: rate(1),
 		}})
 		granted(b, b.reserve(b.costing(8), key))
@@ -329,35 +374,35 @@ func TestAuditCountsAndLetsPass(t *testing.T) {
 		if len(v.Would) != 2 || v.Would[0].Kind != FailBudget || v.Would[1].Kind != FailRPM {
 			b.Errorf("would = %+v", v.Would)
 		}
-		b.want("tg:{h}:b:key:k", map[string]string{"uday.r": "16"})
+		b.want(b.key("b:key:k"), map[string]string{"uday.r": "16"})
 	})
 }
 
 func TestVoidTakesEverythingBack(t *testing.T) {
 	onBoth(t, func(b *bench) {
-		key := scope(KindKey, "k", config.Limits{
+		key := b.scope(KindKey, "k", config.Limits{
 			Budgets: []config.Budget{usd(10, config.Day), {Unit: config.Requests, Amount: 5, Per: config.Day}},
 			RPM:     rate(5), TPM: rate(100),
 		})
 		g := granted(b, b.reserve(b.costing(8), key))
-		b.want("tg:{h}:b:key:k", map[string]string{"uday.r": "8", "rday.r": "1"})
+		b.want(b.key("b:key:k"), map[string]string{"uday.r": "8", "rday.r": "1"})
 		b.settle(g, Ending{Void: true})
-		b.want("tg:{h}:b:key:k", map[string]string{"uday.r": "0", "uday.s": "0", "rday.r": "0", "rday.s": "0"})
-		b.want("tg:{h}:r:key:k", map[string]string{"w": fmt.Sprintf("%d:0:0", start/5000)})
+		b.want(b.key("b:key:k"), map[string]string{"uday.r": "0", "uday.s": "0", "rday.r": "0", "rday.s": "0"})
+		b.want(b.key("r:key:k"), map[string]string{"w": fmt.Sprintf("%d:0:0", start/5000)})
 	})
 }
 
 func TestRefusalWritesNothing(t *testing.T) {
 	onBoth(t, func(b *bench) {
-		key := scope(KindKey, "k", config.Limits{Budgets: []config.Budget{usd(10, config.Minute)}, RPM: rate(1), Parallel: rate(5)})
+		key := b.scope(KindKey, "k", config.Limits{Budgets: []config.Budget{usd(10, config.Minute)}, RPM: rate(1), Parallel: rate(5)})
 		b.settle(granted(b, b.reserve(b.costing(10), key)), Ending{Nano: 10})
 		if b.client == nil {
 			return // the TTLs of the embedded store move only when told
 		}
 		look := func() string {
 			return fmt.Sprint(
-				b.client.HGetAll(b.Context(), "tg:{h}:b:key:k").Val(), b.client.HGetAll(b.Context(), "tg:{h}:r:key:k").Val(),
-				b.client.PExpireTime(b.Context(), "tg:{h}:b:key:k").Val(), b.client.PExpireTime(b.Context(), "tg:{h}:r:key:k").Val(),
+				b.client.HGetAll(b.Context(), b.key("b:key:k")).Val(), b.client.HGetAll(b.Context(), b.key("r:key:k")).Val(),
+				b.client.PExpireTime(b.Context(), b.key("b:key:k")).Val(), b.client.PExpireTime(b.Context(), b.key("r:key:k")).Val(),
 				b.client.DBSize(b.Context()).Val(),
 			)
 		}
@@ -373,9 +418,9 @@ func TestRefusalWritesNothing(t *testing.T) {
 
 func TestWrongTypeReachesOnlyItsOwner(t *testing.T) {
 	onBoth(t, func(b *bench) {
-		key := scope(KindKey, "k", config.Limits{Budgets: []config.Budget{usd(10, config.Day)}, RPM: rate(5)})
-		team := scope(KindTeam, "t", config.Limits{Budgets: []config.Budget{usd(0, config.Day)}})
-		set := pipeline.Declare(b.backend.Batch("test"), "test", pipeline.Raw, "SET", "tg:{h}:r:key:k", "x")
+		key := b.scope(KindKey, "k", config.Limits{Budgets: []config.Budget{usd(10, config.Day)}, RPM: rate(5)})
+		team := b.scope(KindTeam, "t", config.Limits{Budgets: []config.Budget{usd(0, config.Day)}})
+		set := pipeline.Declare(b.backend.Batch("test"), "test", pipeline.Raw, "SET", b.key("r:key:k"), "x")
 		if _, err := set.Get(b.Context()); err != nil {
 			b.Fatal(err)
 		}
@@ -391,20 +436,20 @@ func TestWrongTypeReachesOnlyItsOwner(t *testing.T) {
 			b.Errorf("broken = %v", v.Broken)
 		}
 		b.settle(v.Grant, Ending{Nano: 1})
-		b.want("tg:{h}:b:key:k", map[string]string{"uday.s": "1", "uday.r": "0"})
+		b.want(b.key("b:key:k"), map[string]string{"uday.s": "1", "uday.r": "0"})
 	})
 }
 
 // The caller names the next period too, so that a clock that lags over the end of one costs no second trip.
 func TestLaggingClockCostsNoTrip(t *testing.T) {
 	onBoth(t, func(b *bench) {
-		key := scope(KindKey, "k", config.Limits{Budgets: []config.Budget{usd(100, config.Minute)}})
+		key := b.scope(KindKey, "k", config.Limits{Budgets: []config.Budget{usd(100, config.Minute)}})
 		b.lag = 3_000
 		granted(b, b.reserve(b.costing(60), key)) // learns how far the clocks are apart
 		b.ms += 60_001
 		b.lag = 6_000
 		batch := b.backend.Batch("test")
-		v, err := b.limiter.Reserve(batch, Ask{Demand: b.costing(100), Scopes: []*Scope{key}}).Get(b.Context())
+		v, err := b.limiter.Reserve(batch, Ask{Demand: b.costing(100), Scopes: []*Scope{key}}).Get(b.Context(), b.deferred)
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -415,7 +460,7 @@ func TestLaggingClockCostsNoTrip(t *testing.T) {
 		b.ms += 300_000
 		b.lag = 300_000 // more than a period apart: it is told the time, and asks again
 		batch = b.backend.Batch("test")
-		if v, err = b.limiter.Reserve(batch, Ask{Demand: b.costing(100), Scopes: []*Scope{key}}).Get(b.Context()); err != nil {
+		if v, err = b.limiter.Reserve(batch, Ask{Demand: b.costing(100), Scopes: []*Scope{key}}).Get(b.Context(), b.deferred); err != nil {
 			b.Fatal(err)
 		}
 		granted(b, v)

@@ -32,11 +32,13 @@ const (
 // Limiter reserves and settles on one Redis. It is safe for concurrent use.
 type Limiter struct {
 	prefix    string
+	clustered bool         // what has one home is one script
 	streamMax int64        // records in each spend stream
 	offset    atomic.Int64 // Redis' clock minus this process', in ns, as the last reply showed it
 	holder    holder
 	now       func() time.Time
-	clock     func() int64 // tests set it: unix ms that stand for the server's clock
+	pause     func(time.Duration) // tests set it
+	clock     func() int64        // tests set it: unix ms that stand for the server's clock
 }
 
 // Options of a Limiter.
@@ -44,12 +46,15 @@ type Options struct {
 	Prefix string
 	// StreamMax is how many spend records Redis keeps, all streams together.
 	StreamMax int64
+	// Clustered splits what a request admits, renews and settles by the home of its scopes, one script each, for a Redis
+	// Cluster keeps each home on one server of its own and runs no script over several. Else one script does all.
+	Clustered bool
 	Now       func() time.Time // nil: time.Now
 }
 
 // New makes a limiter.
 func New(opt Options) *Limiter {
-	l := &Limiter{prefix: opt.Prefix, streamMax: max(opt.StreamMax/streams, 1), now: opt.Now}
+	l := &Limiter{prefix: opt.Prefix, clustered: opt.Clustered, streamMax: max(opt.StreamMax/streams, 1), now: opt.Now, pause: time.Sleep}
 	if l.now == nil {
 		l.now = time.Now
 	}

@@ -11,7 +11,8 @@ import (
 // names both and the script takes the one that its clock is in.
 type span struct {
 	start, end int64 // unix ms; end is exclusive
-	args       [5]any
+	id         string
+	args       [3]any
 }
 
 // spanAt computes the period that t falls into. A period's id is its start in unix ms.
@@ -21,9 +22,7 @@ func spanAt(per config.Period, loc *time.Location, t time.Time) *span {
 	if per == config.Lifetime {
 		after = end
 	}
-	s := &span{start: start, end: end}
-	s.args = [5]any{strconv.FormatInt(start, 10), start, end, strconv.FormatInt(end, 10), after}
-	return s
+	return &span{start: start, end: end, id: strconv.FormatInt(start, 10), args: [3]any{start, end, after}}
 }
 
 // forever ends a lifetime budget's only period: the largest integer Lua holds exactly.

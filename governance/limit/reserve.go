@@ -3,7 +3,6 @@ package limit
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strconv"
 	"time"
 
@@ -41,75 +40,59 @@ type Admission struct {
 	limiter *Limiter
 	ask     Ask
 	batch   *pipeline.Batch
-	reply   pipeline.Handle[any]
+	asked   time.Time // by this process' clock
+	room    [1]group
+	groups  []group
+	lost    []Lost // found by any group at any time
 }
 
-// Reserve declares the admission on a request's batch.
+// Reserve declares the admission on a request's batch: one script, or one for each group that lives in a slot of its own.
 func (l *Limiter) Reserve(b *pipeline.Batch, ask Ask) *Admission {
-	a := &Admission{limiter: l, ask: ask, batch: b}
-	a.declare(l.Now())
+	a := &Admission{limiter: l, ask: ask, batch: b, asked: time.Now()}
+	a.groups = l.split(a.room[:0], ask.Scopes, ask.Candidates)
+	setNote(a.groups, ask.Note)
+	now := l.Now()
+	for i := range a.groups {
+		a.declare(&a.groups[i], ask.ID, now)
+	}
 	return a
-}
-
-func (a *Admission) declare(t time.Time) {
-	l, ask := a.limiter, a.ask
-	keys := make([]string, 0, 3*(len(ask.Scopes)+len(ask.Candidates)))
-	args := make([]any, 0, 15+24*(len(ask.Scopes)+len(ask.Candidates)))
-	choose := "first"
-	if ask.Usage {
-		choose = "usage"
-	}
-	args = append(args, l.instant(), ask.ID, leaseTime.Milliseconds(), ask.Fixed, ask.PerMNano, ask.Want, ask.Least, ask.Choices,
-		ask.Input, len(ask.Scopes), len(ask.Candidates), ask.Note, policy(ask.DenyBudgets), policy(ask.DenyRates), choose)
-	for _, list := range [2][]*Scope{ask.Scopes, ask.Candidates} {
-		for _, s := range list {
-			keys = append(keys, s.keys...)
-			args = s.appendArgs(args, t)
-		}
-	}
-	a.reply = pipeline.Eval(a.batch, "limit", pipeline.Raw, admitScript, keys, args...)
 }
 
 // errClock says that Redis' clock and this process' are more than a period apart even after asking twice.
 var errClock = errors.New("redis' clock is not in the budget's period")
 
 // Get returns the verdict. The error says that Redis did not give one; it wraps [pipeline.ErrUnavailable] when Redis
-// did not answer at all.
-func (a *Admission) Get(ctx context.Context) (Verdict, error) {
-	v, err := a.get(ctx)
-	if !errors.Is(err, errClock) {
-		return v, err
+// did not answer at all. The verdict then still names the leases that were found to have run out.
+//
+// On one server a refusal leaves nothing behind. Groups of a cluster can disagree: then what some have granted is
+// released through d, and nobody waits for that. Groups that refuse only because of what other requests hold for the
+// moment are asked again, in the one order that all requests keep, before the refusal is final: see [Admission.contend].
+func (a *Admission) Get(ctx context.Context, d *pipeline.Deferred) (Verdict, error) {
+	for i := range a.groups {
+		a.receive(ctx, &a.groups[i]) // the first sends them all
 	}
-	a.declare(a.limiter.Now()) // the reply has set the clock right
-	return a.get(ctx)
+	a.tellTime(ctx, a.groups, a.ask.ID)
+	if a.contended() {
+		a.contend(ctx, d)
+	}
+	return a.verdict(d)
 }
 
-func (a *Admission) get(ctx context.Context) (Verdict, error) {
-	raw, err := a.reply.Get(ctx)
-	if err != nil {
-		return Verdict{}, err
+// tellTime asks those groups again whose clock is in another period than this process thought; their reply said in
+// which.
+func (a *Admission) tellTime(ctx context.Context, groups []group, lease string) {
+	var off []*group
+	for i := range groups {
+		if g := &groups[i]; g.answer == answerClock {
+			off = append(off, g)
+			a.declare(g, lease, time.UnixMilli(g.now))
+		}
 	}
-	r := reader{raw}
-	kind := r.list(0).str()
-	switch kind {
-	case "clock":
-		a.limiter.observe(r.list(1).int())
-		return Verdict{}, errClock
-	case "ok":
-		return a.granted(r)
-	case "no", "busy":
-		return a.refused(kind, r)
+	for _, g := range off {
+		if a.receive(ctx, g); g.answer == answerClock {
+			g.answer, g.err = answerError, errClock
+		}
 	}
-	return Verdict{}, fmt.Errorf("admission script answered %q", kind)
-}
-
-// scope is the scope that the script calls i, counted from 1 through scopes and candidates.
-func (a *Admission) scope(i int64) *Scope {
-	n := int64(len(a.ask.Scopes))
-	if i <= n {
-		return a.ask.Scopes[i-1]
-	}
-	return a.ask.Candidates[i-n-1]
 }
 
 // reader reads the nested lists of a script's reply. A shape that is not there reads as zero: the scripts are ours, and

@@ -3,6 +3,7 @@ package limit
 import (
 	"cmp"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -30,6 +31,9 @@ type Scope struct {
 	Counts     config.TPMCounts
 	MaxRequest *config.MaxRequest
 
+	// Revision of the identity that the scope was made from; 0 for one of the configuration file.
+	Revision int64
+
 	has    string   // which of the hashes b and r and the leases l it keeps
 	keys   []string // in that order
 	static []any    // its arguments to admit.lua, but for the budgets
@@ -55,7 +59,7 @@ type Budget struct {
 
 	loc    *time.Location
 	field  string // its fields in the hash begin with this
-	static [3]any
+	static [4]any
 	span   atomic.Pointer[span]
 	spent  atomic.Pointer[memory]
 }
@@ -70,11 +74,14 @@ type Owner struct {
 	Order    int  // of a deployment
 	Track    bool // keep the rate window even without limits, because a strategy compares it
 	Bare     bool // make a scope even when nothing is counted
+	// Revision of the identity; 0 for one of the configuration file, which is compared with nothing. An admission by an
+	// older revision than the scope's hash holds (see [RevisionKey]) is refused as stale.
+	Revision int64
 }
 
 // NewScope makes a scope ready; it returns nil when nothing of it is counted.
 func NewScope(prefix string, o Owner) *Scope {
-	s := &Scope{Kind: o.Kind, ID: o.ID, Home: o.Home, Counts: o.Limits.TPMCounts, MaxRequest: o.Limits.MaxRequest}
+	s := &Scope{Kind: o.Kind, ID: o.ID, Home: o.Home, Revision: o.Revision, Counts: o.Limits.TPMCounts, MaxRequest: o.Limits.MaxRequest}
 	s.RPM = newLimit(o.Limits.RPM, o.Enforce)
 	s.TPM = newLimit(o.Limits.TPM, o.Enforce)
 	s.Parallel = newLimit(o.Limits.Parallel, o.Enforce)
@@ -83,18 +90,21 @@ func NewScope(prefix string, o Owner) *Scope {
 			s.Budgets = append(s.Budgets, newBudget(b, enforce, o.Zone))
 		}
 	}
-	base := prefix + ":{" + o.Home + "}:"
-	if len(s.Budgets) > 0 {
-		s.keep("b", base)
+	revision := ""
+	if o.Revision > 0 {
+		revision = strconv.FormatInt(o.Revision, 10)
+	}
+	if len(s.Budgets) > 0 || revision != "" {
+		s.keep("b", prefix)
 	}
 	if s.RPM != nil || s.TPM != nil || o.Track {
-		s.keep("r", base)
+		s.keep("r", prefix)
 	}
 	if len(s.Budgets) > 0 || s.Parallel != nil {
-		s.keep("l", base)
+		s.keep("l", prefix)
 	}
 	s.static = []any{
-		s.has, o.Order, s.RPM.arg(), s.TPM.arg(), countsArg(s.Counts), s.Parallel.arg(), len(s.Budgets),
+		s.has, o.Order, revision, s.RPM.arg(), s.TPM.arg(), countsArg(s.Counts), s.Parallel.arg(), len(s.Budgets),
 	}
 	if s.has == "" && s.MaxRequest == nil && !o.Bare {
 		return nil
@@ -102,9 +112,9 @@ func NewScope(prefix string, o Owner) *Scope {
 	return s
 }
 
-func (s *Scope) keep(what, base string) {
+func (s *Scope) keep(what, prefix string) {
 	s.has += what
-	s.keys = append(s.keys, base+what+":"+s.Kind+":"+safe(s.ID))
+	s.keys = append(s.keys, keyOf(prefix, s.Home, what, s.Kind, s.ID))
 }
 
 func newLimit(r *config.Rate, above config.Enforce) *Limit {
@@ -127,9 +137,9 @@ func (l *Limit) arg() string {
 	case l == nil:
 		return ""
 	case l.Audit:
-		return strconv.FormatInt(l.Limit, 10) + ":a"
+		return strconv.FormatInt(-1-l.Limit, 10)
 	default:
-		return strconv.FormatInt(l.Limit, 10) + ":b"
+		return strconv.FormatInt(l.Limit, 10)
 	}
 }
 
@@ -137,16 +147,16 @@ func newBudget(b config.Budget, enforce config.Enforce, loc *time.Location) *Bud
 	x := &Budget{Unit: b.Unit, Amount: b.Amount, Per: b.Per, Audit: enforce == config.Audit, Soft: b.Soft, loc: loc}
 	unit := string(b.Unit[0]) // u, t or r
 	x.field = unit + string(b.Per)
-	mode := ":b"
+	mode := "b"
 	switch {
 	case x.Soft:
 		// Counters of its own: a soft budget may stand beside a hard one of the same unit and period.
 		x.field += "soft"
-		mode = ":s"
+		mode = "s"
 	case x.Audit:
-		mode = ":a"
+		mode = "a"
 	}
-	x.static = [3]any{x.field, unit, strconv.FormatInt(b.Amount, 10) + mode}
+	x.static = [4]any{x.field, unit, mode, b.Amount}
 	return x
 }
 
@@ -183,6 +193,9 @@ func (s *Scope) HasBudget() bool {
 	}
 	return false
 }
+
+// leases says whether the scope's admissions have leases.
+func (s *Scope) leases() bool { return strings.HasSuffix(s.has, "l") }
 
 // appendArgs adds the scope's arguments to admit.lua at the instant t.
 func (s *Scope) appendArgs(args []any, t time.Time) []any {

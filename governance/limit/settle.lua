@@ -62,22 +62,27 @@ for _ = 1, tonumber(ARGV[5]) do
   if l and member ~= '' and redis.pcall('ZREM', l, member) == 1 then
     for f, p, a in string.gmatch(member, '|(%w+):(%d+):(%d+)') do held[f .. ':' .. p] = a end
   end
-  if b then
-    local since = redis.pcall('HGET', b, 'since')
-    if since and not is_error(since) then
-      for _, x in ipairs(actual) do
-        local periods = redis.call('HMGET', b, x[1] .. '.p', x[1] .. '.P')
+  if b and #actual > 0 then
+    local fields = { 'since' }
+    for i, x in ipairs(actual) do
+      fields[2 * i] = x[1] .. '.p'
+      fields[2 * i + 1] = x[1] .. '.P'
+    end
+    local v = redis.pcall('HMGET', b, unpack(fields))
+    if not is_error(v) and v[1] then
+      local charged = admitted >= tonumber(v[1])
+      for i, x in ipairs(actual) do
         local s
         local reserved
-        if periods[1] == x[2] then
+        if v[2 * i] == x[2] then
           s = x[1] .. '.s'
           reserved = x[1] .. '.r'
-        elseif periods[2] == x[2] then
+        elseif v[2 * i + 1] == x[2] then
           s = x[1] .. '.S'
           reserved = x[1] .. '.R'
         end
         if s then
-          if admitted >= tonumber(since) then redis.call('HINCRBY', b, s, x[3]) end
+          if charged then redis.call('HINCRBY', b, s, x[3]) end
           local a = held[x[1] .. ':' .. x[2]]
           -- Below zero only when somebody deleted the hash and left its leases.
           if a and redis.call('HINCRBY', b, reserved, '-' .. a) < 0 then redis.call('HSET', b, reserved, '0') end

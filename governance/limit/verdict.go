@@ -6,11 +6,14 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/tollgate-proxy/tollgate/pipeline"
 )
 
-// Verdict is what an admission came to: a grant, or the limits that refused.
+// Verdict is what an admission came to: a grant, the limits that refused, or the identities that are not what they were.
 type Verdict struct {
 	Grant    *Grant    // nil when refused
+	Stale    []*Scope  // whose identities have a newer revision: nothing was charged, and no limit has decided
 	Failures []Failure // that refused, the one to name first
 	Busy     bool      // refused because every candidate deployment is at its limits; Failures are theirs
 	Wait     time.Duration
@@ -47,6 +50,17 @@ type Failure struct {
 	Wait     time.Duration // until the request would pass; below zero: never
 }
 
+// passing says that other requests hold what is missing: their reservations or slots, which they will give back.
+func (f Failure) passing() bool {
+	switch f.Kind {
+	case FailBudget:
+		return !f.Spent() && f.Reserved > 0
+	case FailParallel:
+		return f.Limit > 0
+	}
+	return false
+}
+
 // Spent says that the budget itself is used up, whatever is reserved.
 func (f Failure) Spent() bool { return f.Kind == FailBudget && f.Used >= f.Limit }
 
@@ -57,44 +71,65 @@ type Lost struct {
 	Nano int64  // what it reserved in dollars, as far as this lease tells
 }
 
-func (a *Admission) refused(kind string, r reader) (Verdict, error) {
-	now := r.list(1).int()
-	a.limiter.observe(now)
-	v := Verdict{Busy: kind == "busy"}
-	at := 2
-	if v.Busy {
-		v.Wait = time.Duration(r.list(2).int()) * time.Millisecond
-		at = 3
-	}
-	v.Failures = a.failures(r.list(at), now)
-	v.Lost = lost(r.list(at + 1))
-	if !v.Busy {
-		for i := range v.Failures {
-			a.limiter.remember(v.Failures[i])
+// verdict puts together what the groups answered. Whatever is not a grant of all of them is a grant of none.
+func (a *Admission) verdict(d *pipeline.Deferred) (Verdict, error) {
+	v := Verdict{Lost: a.lost}
+	var err error
+	granted := true
+	var busy *group
+	for i := range a.groups {
+		g := &a.groups[i]
+		granted = granted && g.granted()
+		switch g.answer {
+		case answerError:
+			if err == nil {
+				err = g.err
+			}
+		case answerStale:
+			v.Stale = append(v.Stale, g.stale()...)
+		case answerNo:
+			v.Failures = append(v.Failures, g.failures...)
+		case answerBusy:
+			busy = g
 		}
 	}
+	if granted {
+		return a.hold(v), nil
+	}
+	a.release(d, a.groups)
+	switch {
+	case len(v.Stale) > 0:
+		// Before an error: no failure policy may let a request pass on an identity that was revoked.
+		v.Failures = nil
+		return v, nil
+	case err != nil:
+		return Verdict{Lost: a.lost}, err
+	case busy != nil && len(v.Failures) == 0:
+		v.Busy, v.Wait, v.Failures = true, time.Duration(busy.r.list(2).int())*time.Millisecond, busy.failures
+	}
+	slices.SortStableFunc(v.Failures, inOrder)
 	return v, nil
 }
 
-func (a *Admission) failures(r reader, now int64) []Failure {
+// read reads the failures of a reply.
+func (g *group) read(r reader) []Failure {
 	list := make([]Failure, 0, r.len())
 	for i := range r.len() {
 		f := r.list(i)
 		x := Failure{
-			Scope: a.scope(f.list(0).int()), Kind: failureKinds[f.list(1).str()],
+			Scope: g.scope(f.list(0).int()), Kind: failureKinds[f.list(1).str()],
 			Used: f.list(3).int(), Reserved: f.list(4).int(), Limit: f.list(5).int(),
 		}
 		when := f.list(6).int()
 		if x.Kind == FailBudget {
 			x.Budget = x.Scope.Budgets[f.list(2).int()-1]
 			x.ResetsAt = time.UnixMilli(when)
-			x.Wait = time.Duration(when-now) * time.Millisecond
+			x.Wait = time.Duration(when-g.now) * time.Millisecond
 		} else {
 			x.Wait = time.Duration(when) * time.Millisecond
 		}
 		list = append(list, x)
 	}
-	slices.SortStableFunc(list, inOrder)
 	return list
 }
 
@@ -116,7 +151,7 @@ func lost(r reader) []Lost {
 		id, rest, _ := strings.Cut(r.list(i).str(), "|")
 		note, held, _ := strings.Cut(rest, "|")
 		if note != "" {
-			list = append(list, Lost{ID: id, Note: note, Nano: dollars(held)})
+			list = append(list, Lost{ID: strings.TrimSuffix(id, again), Note: note, Nano: dollars(held)})
 		}
 	}
 	return list

@@ -21,9 +21,17 @@ type walker struct {
 	scopes []*Scope
 	writer string
 	seq    int64
-	open   []*walked           // granted and not settled
-	spent  map[[2]string]int64 // by counter field and period
+	open   []*walked // granted and not settled
+	spent  map[spentOn]int64
 	steps  int
+
+	granted, refused int // admissions
+}
+
+// spentOn is a counter of a scope in one period.
+type spentOn struct {
+	scope         *Scope
+	field, period string
 }
 
 // walked is a request of the walk.
@@ -33,35 +41,50 @@ type walked struct {
 	renewed int64 // when its leases were last made to live, ms
 }
 
-const walkAmount = 100_000 // nano-dollars an hour
+const walkAmount = 200_000 // nano-dollars an hour
 
 // Replies are lost, flushes are repeated, leases run out before their settlement, clocks lag, periods end, requests are
 // voided, leases are renewed: the books are right after every step.
 func TestRandomWalk(t *testing.T) {
-	walks := 60
+	walks := 30 // a kind of store, once with one script for all and once with groups
 	if testing.Short() {
 		walks = 10
 	}
 	onBoth(t, func(b *bench) {
+		granted, refused := 0, 0
 		for seed := range walks {
-			w := &walker{bench: b, rnd: rand.New(rand.NewPCG(uint64(seed), 1)), spent: map[[2]string]int64{}, writer: fmt.Sprint("w", seed)}
-			limits := config.Limits{
-				Budgets: []config.Budget{usd(walkAmount, config.Hour), {Unit: config.Requests, Amount: 1 << 40, Per: config.Minute}},
-				RPM:     rate(1 << 40), TPM: rate(1 << 40), Parallel: rate(50),
-			}
-			w.scopes = []*Scope{
-				NewScope("tg", Owner{Kind: KindKey, ID: fmt.Sprint("k", seed), Home: fmt.Sprint("h", seed), Limits: limits, Zone: time.UTC}),
-				NewScope("tg", Owner{Kind: KindTeam, ID: fmt.Sprint("t", seed), Home: fmt.Sprint("h", seed), Limits: limits, Zone: time.UTC}),
-			}
-			b.ms = start + 1_000_000
+			w := newWalker(b, seed)
 			for range 400 {
 				w.step()
 				if b.Failed() {
 					b.Fatalf("walk %d, step %d", seed, w.steps)
 				}
 			}
+			granted, refused = granted+w.granted, refused+w.refused
+		}
+		if granted == 0 || refused == 0 {
+			b.Errorf("%d admissions were granted and %d refused: the walks prove nothing", granted, refused)
 		}
 	})
+}
+
+// newWalker makes a walker over three scopes, whose limits differ so that they do not refuse together. Where that makes
+// a difference each has a home of its own, but for the first two.
+func newWalker(b *bench, seed int) *walker {
+	w := &walker{bench: b, rnd: rand.New(rand.NewPCG(uint64(seed), 1)), spent: map[spentOn]int64{}, writer: fmt.Sprint("w", seed)}
+	for i, kind := range []string{KindKey, KindTeam, "user"} {
+		limits := config.Limits{
+			Budgets: []config.Budget{usd(walkAmount, config.Hour), {Unit: config.Requests, Amount: 1 << 40, Per: config.Minute}},
+			RPM:     rate(1 << 40), TPM: rate(1 << 40), Parallel: rate(int64(50 - 22*i)),
+		}
+		home := fmt.Sprint("h", seed)
+		if kind == "user" && b.limiter.clustered {
+			home = fmt.Sprint("g", seed)
+		}
+		w.scopes = append(w.scopes, NewScope("tg", Owner{Kind: kind, ID: fmt.Sprint(kind, seed), Home: home, Limits: limits, Zone: time.UTC}))
+	}
+	b.ms = start + 1_000_000
+	return w
 }
 
 func (w *walker) step() {
@@ -85,10 +108,16 @@ func (w *walker) admit() {
 	d := Demand{
 		ID: fmt.Sprintf("q%d", w.steps), Note: "k", Fixed: 100, PerMNano: 10_000_000, Input: 10, Want: 1000, Least: 256, Choices: 1,
 	}
-	v := w.reserve(d, w.scopes...)
+	// Most requests have all three scopes; some lack one or two, as other people's requests do.
+	scopes := slices.Clone(w.scopes)
+	w.rnd.Shuffle(len(scopes), func(i, j int) { scopes[i], scopes[j] = scopes[j], scopes[i] })
+	v := w.reserve(d, scopes[:1+min(w.rnd.IntN(6), 2)]...)
+	w.flushed() // what was released
 	if v.Grant == nil {
+		w.refused++
 		return
 	}
+	w.granted++
 	w.open = append(w.open, &walked{Grant: v.Grant, known: w.rnd.IntN(20) > 0, renewed: w.ms})
 	for _, u := range v.Grant.Uses {
 		if b := u.Budgets[0]; b.Spent+b.Reserved > walkAmount {
@@ -116,22 +145,22 @@ func (w *walker) finish() {
 	if e.Void {
 		return
 	}
-	for j, b := range q.scopes[0].Budgets {
-		w.spent[[2]string{b.field, q.periods[0][j]}] += charge(b.Unit, e, false)
+	for i, s := range q.scopes {
+		for j, b := range s.Budgets {
+			w.spent[spentOn{s, b.field, q.periods[i][j]}] += charge(b.Unit, e, false)
+		}
 	}
 }
 
-// settleOnce calls the settlement script as the flusher would, under a number that stays.
+// settleOnce calls the settlement scripts as the flusher would, under a number that stays.
 func (w *walker) settleOnce(g *Grant, e Ending) {
-	keys := []string{"tg:{" + g.scopes[0].Home + "}:w:" + w.writer}
-	args := []any{w.seq, "", g.At.UnixMilli(), g.bucket, len(g.scopes), "", 1000}
-	for i, s := range g.scopes {
-		keys = append(keys, s.keys...)
-		args = g.appendScope(args, i, s, e)
-	}
 	w.limiter.holder.release(g)
-	if _, err := pipeline.Eval(w.backend.Batch("walk"), "walk", pipeline.Raw, settleScript, keys, args...).Get(w.Context()); err != nil {
-		w.Fatal(err)
+	for i := range g.portions {
+		keys, args := g.settlement(w.writer, &g.portions[i], e, "")
+		args = append([]any{w.seq, ""}, args...)
+		if _, err := pipeline.Eval(w.backend.Batch("walk"), "walk", pipeline.Raw, settleScript, keys, args...).Get(w.Context()); err != nil {
+			w.Fatal(err)
+		}
 	}
 }
 
@@ -154,10 +183,16 @@ func (w *walker) renewAll() {
 // those that run is missing.
 func (w *walker) check() {
 	w.Helper()
+	var read []pipeline.Handle[any]
+	batch := w.backend.Batch("walk")
 	for _, s := range w.scopes {
-		state := w.hash(s.keys[0])
+		read = append(read, pipeline.Declare(batch, "walk", pipeline.Raw, "HGETALL", s.keys[0]))
+		read = append(read, pipeline.Declare(batch, "walk", pipeline.Raw, "ZRANGE", s.keys[2], "0", "-1"))
+	}
+	for i, s := range w.scopes {
+		state := w.fields(read[2*i])
 		held := map[[2]string]int64{}
-		members := w.members(s.keys[2])
+		members := w.list(read[2*i+1])
 		for _, m := range members {
 			for f, amount := range amounts(m) {
 				held[f] += amount
@@ -170,7 +205,7 @@ func (w *walker) check() {
 					continue
 				}
 				id := [2]string{b.field, period}
-				if got, want := state[b.field+"."+c[1]], fmt.Sprint(w.spent[id]); got != want {
+				if got, want := state[b.field+"."+c[1]], fmt.Sprint(w.spent[spentOn{s, b.field, period}]); got != want {
 					w.Errorf("%s %s: spent %s, want %s", s.Kind, id, got, want)
 				}
 				if got, want := state[b.field+"."+c[2]], fmt.Sprint(held[id]); got != want {
@@ -179,19 +214,18 @@ func (w *walker) check() {
 			}
 		}
 		for _, q := range w.open {
-			i := 0
-			if s.Kind == KindTeam {
-				i = 1
-			}
-			if q.renewed+leaseTime.Milliseconds() > w.ms && !slices.Contains(members, q.members[i]) {
+			i := slices.Index(q.scopes, s)
+			if i >= 0 && q.renewed+leaseTime.Milliseconds() > w.ms && !slices.Contains(members, q.members[i]) {
 				w.Errorf("%s: the lease of a running request is gone", s.Kind)
 			}
 		}
 	}
 }
 
-func (w *walker) hash(key string) map[string]string {
-	list := w.strings("HGETALL", key)
+// fields takes the reply to HGETALL.
+func (b *bench) fields(h pipeline.Handle[any]) map[string]string {
+	b.Helper()
+	list := b.list(h)
 	m := map[string]string{}
 	for i := 0; i+1 < len(list); i += 2 {
 		m[list[i]] = list[i+1]
@@ -199,11 +233,10 @@ func (w *walker) hash(key string) map[string]string {
 	return m
 }
 
-func (w *walker) members(key string) []string { return w.strings("ZRANGE", key, "0", "-1") }
-
-func (b *bench) strings(args ...any) []string {
+// list takes a reply of several strings.
+func (b *bench) list(h pipeline.Handle[any]) []string {
 	b.Helper()
-	v, err := pipeline.Declare(b.backend.Batch("test"), "test", pipeline.Raw, args...).Get(b.Context())
+	v, err := h.Get(b.Context())
 	if err != nil {
 		b.Fatal(err)
 	}

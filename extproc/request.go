@@ -61,6 +61,9 @@ func (x *session) requestBody(m *extprocv3.HttpBody) error {
 	if int64(len(x.body))+int64(len(piece)) > x.server.gate.MaxBody() {
 		return x.immediate(x.call.TooLarge())
 	}
+	if reply := x.call.Denied(); reply != nil {
+		return x.immediate(reply)
+	}
 	if x.body == nil {
 		x.body = piece[:len(piece):len(piece)] // a body that comes whole is not copied
 	} else {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/tollgate-proxy/tollgate/governance/cache"
+	"github.com/tollgate-proxy/tollgate/governance/identity"
 	"github.com/tollgate-proxy/tollgate/governance/limit"
 	"github.com/tollgate-proxy/tollgate/governance/price"
 	"github.com/tollgate-proxy/tollgate/governance/refusal"
@@ -25,8 +26,17 @@ type candidate struct {
 	row   price.Row
 }
 
-// Admit decides on the whole request: it returns how to send it on, or the whole answer. It waits for Redis once.
+// Admit decides on the whole request: it returns how to send it on, or the whole answer. It waits for Redis once; for a
+// key that memory lacked once more, and once more for identities that have changed.
 func (c *Call) Admit(ctx context.Context, body []byte) (*Forward, *Reply) {
+	if c.fresh.entry != nil || c.fresh.lookup != nil {
+		return c.admitRow(ctx, body)
+	}
+	return c.attempt(ctx, body)
+}
+
+// attempt decides on the request for the caller at hand.
+func (c *Call) attempt(ctx context.Context, body []byte) (*Forward, *Reply) {
 	if reply := c.read(body); reply != nil {
 		return nil, reply
 	}
@@ -49,17 +59,19 @@ func (c *Call) Admit(ctx context.Context, body []byte) (*Forward, *Reply) {
 
 // read parses the body and finds the model.
 func (c *Call) read(body []byte) *Reply {
-	req, err := usage.ParseChat(body, usage.Sources{EndUser: c.policy.cfg.Identity.EndUser, Header: c.header})
-	if err != nil {
-		r := &refusal.Refusal{Reason: refusal.Malformed}
-		var m *usage.MalformedError
-		if errors.As(err, &m) {
-			r.Message, r.Param = m.Message, m.Param
+	if c.request == nil {
+		req, err := usage.ParseChat(body, usage.Sources{EndUser: c.policy.cfg.Identity.EndUser, Header: c.header})
+		if err != nil {
+			r := &refusal.Refusal{Reason: refusal.Malformed}
+			var m *usage.MalformedError
+			if errors.As(err, &m) {
+				r.Message, r.Param = m.Message, m.Param
+			}
+			return c.refuse(r)
 		}
-		return c.refuse(r)
+		c.request = req
 	}
-	c.request = req
-	target, refused := c.policy.routes.Resolve(c.caller.access, req.Model)
+	target, refused := c.policy.routes.Resolve(c.caller.access, c.request.Model)
 	if refused != nil {
 		return c.refuse(refused)
 	}
@@ -102,7 +114,7 @@ func (p *policy) price(up *upstream, model string) (price.Row, bool) {
 func (c *Call) estimate(cands []candidate) {
 	req := c.request
 	d := limit.Demand{
-		ID: c.id, Note: c.caller.key.ID, Input: c.gate.learned.input(c.target.Name, req.InputTokens),
+		ID: c.leaseID(), Note: c.caller.key.ID, Input: c.gate.learned.input(c.target.Name, req.InputTokens),
 		Want: req.OutputCap, Least: req.OutputCap, Choices: req.Choices,
 	}
 	most, known := int64(0), true // the largest answer that any candidate can give
@@ -142,6 +154,7 @@ func (c *Call) setCacheKey(body []byte) {
 	if age := c.request.Cache.MaxAge; c.request.Cache.HasMaxAge {
 		asked.MaxAge = &age
 	}
+	c.caching = false
 	c.controls = cache.ParseControls(c.head.Headers.Values("cache-control")).Join(asked)
 	if c.caller.cacheTTL <= 0 || c.request.Uncacheable || c.controls.NoCache && c.controls.NoStore {
 		return
@@ -173,13 +186,20 @@ func (c *Call) ask(ctx context.Context, cands []candidate) *Reply {
 	if counting {
 		admission = c.gate.limiter.Reserve(batch, ask)
 	}
+	var reread *identity.Refresh
+	if c.fresh.tentative {
+		reread = c.refresh(batch)
+	}
 	var stored pipeline.Handle[[]byte]
 	lookup := c.caching && !c.controls.NoCache
 	if lookup {
 		stored = pipeline.Declare(batch.On(c.gate.store), "cache", pipeline.Bytes, "GET", c.cacheKey.Redis(c.policy.cfg.Redis.Prefix))
 	}
-	reply := c.decide(ctx, admission, ask)
-	c.trips = batch.Trips()
+	reply := c.decide(ctx, admission, ask, reread)
+	c.trips = c.fresh.waited + batch.Trips()
+	if reply == undecided {
+		c.fresh.waited = c.trips
+	}
 	if reply != nil {
 		return reply
 	}
@@ -188,7 +208,7 @@ func (c *Call) ask(ctx context.Context, cands []candidate) *Reply {
 		return nil
 	}
 	raw, err := stored.Get(ctx)
-	c.trips = batch.Trips() // it grows when nothing of the call is counted
+	c.trips = c.fresh.waited + batch.Trips() // it grows when nothing of the call is counted
 	if err == nil {
 		return c.fromCache(raw)
 	}
@@ -218,13 +238,16 @@ func (c *Call) counting(cands []candidate) ([]*limit.Scope, bool) {
 }
 
 // decide gets the grant, or what stands in its place.
-func (c *Call) decide(ctx context.Context, admission *limit.Admission, ask limit.Ask) *Reply {
-	if admission == nil {
+func (c *Call) decide(ctx context.Context, admission *limit.Admission, ask limit.Ask, reread *identity.Refresh) *Reply {
+	if admission == nil { // every row of Redis counts, so none is in play
 		c.grant = c.gate.limiter.Unleased(c.demand, nil)
 		return nil
 	}
 	v, err := admission.Get(ctx, c.gate.deferred)
 	c.lost(v.Lost)
+	if reply := c.stands(ctx, reread, v, err); reply != nil {
+		return reply
+	}
 	if err != nil {
 		return c.withoutRedis(ask, err)
 	}

@@ -51,6 +51,7 @@ type Call struct {
 
 	endpoint usage.Endpoint
 	caller   *caller
+	fresh    freshness
 	request  *usage.Request
 	controls cache.Controls
 	target   routing.Target
@@ -73,7 +74,7 @@ type Call struct {
 }
 
 // Begin decides by the headers alone. It returns either a call, whose body is to be shown to Admit, or the whole answer.
-// No I/O is done.
+// It waits for nothing; a key that memory lacks is looked up from now on.
 func (g *Gate) Begin(h Head) (*Call, *Reply) {
 	c := &Call{gate: g, policy: g.policy.Load(), id: uuid.Must(uuid.NewV7()).String(), head: h, began: g.now()}
 	c.endpoint = usage.FindEndpoint(h.Method, h.Path)
@@ -81,7 +82,7 @@ func (g *Gate) Begin(h Head) (*Call, *Reply) {
 		return nil, c.refuse(&refusal.Refusal{Reason: refusal.Draining})
 	}
 	reply := c.identify()
-	if reply == nil && c.endpoint.Name == usage.Models {
+	if reply == nil && c.endpoint.Name == usage.Models && !c.pending() {
 		reply = c.listModels()
 	}
 	if reply != nil {
@@ -103,10 +104,18 @@ func (c *Call) identify() *Reply {
 	}
 	key, ok := c.policy.directory.Lookup(cred.Sum)
 	if !ok {
-		return c.refuse(&refusal.Refusal{Reason: refusal.UnknownKey})
+		return c.identifyRow(cred.Sum)
 	}
 	c.caller = c.policy.callers[key]
-	if refused := key.Check(c.began); refused != nil {
+	return c.permitted()
+}
+
+// permitted refuses what the caller may not do, as far as the headers tell.
+func (c *Call) permitted() *Reply {
+	if refused := c.caller.refused(); refused != nil {
+		return c.refuse(refused)
+	}
+	if refused := c.caller.key.Check(c.began); refused != nil {
 		return c.refuse(refused)
 	}
 	if !c.endpoint.Governed {
@@ -125,7 +134,7 @@ func (c *Call) checkBody() *Reply {
 	}
 	n, err := strconv.ParseInt(first(c.head.Headers, "content-length"), 10, 64)
 	if err == nil && n > c.policy.cfg.Defaults.MaxBody {
-		return c.TooLarge()
+		return c.refuse(c.tooLarge())
 	}
 	return nil
 }
@@ -141,13 +150,15 @@ func first(h identity.Headers, name string) string {
 func (c *Call) header(name string) string { return first(c.head.Headers, name) }
 
 // TooLarge is the refusal of a body above the limit.
-func (c *Call) TooLarge() *Reply {
-	return c.refuse(&refusal.Refusal{Reason: refusal.TooLarge, Message: fmt.Sprintf(
-		"the request body is too large: at most %d bytes are accepted", c.policy.cfg.Defaults.MaxBody)})
+func (c *Call) TooLarge() *Reply { return c.render(c.tooLarge()) }
+
+func (c *Call) tooLarge() *refusal.Refusal {
+	return &refusal.Refusal{Reason: refusal.TooLarge, Message: fmt.Sprintf(
+		"the request body is too large: at most %d bytes are accepted", c.policy.cfg.Defaults.MaxBody)}
 }
 
 // Fail is the refusal of a request that tollgate could not handle.
-func (c *Call) Fail() *Reply { return c.refuse(&refusal.Refusal{Reason: refusal.Internal}) }
+func (c *Call) Fail() *Reply { return c.render(&refusal.Refusal{Reason: refusal.Internal}) }
 
 // Refuse is the refusal of a request that has no call.
 func (g *Gate) Refuse(h Head, r *refusal.Refusal) *Reply {
@@ -158,8 +169,16 @@ func (g *Gate) Refuse(h Head, r *refusal.Refusal) *Reply {
 	return c.refuse(r)
 }
 
-// refuse renders a refusal and counts it.
+// refuse refuses the call, unless its identities may have changed: then it is decided again from fresh ones.
 func (c *Call) refuse(r *refusal.Refusal) *Reply {
+	if c.fresh.tentative {
+		return undecided
+	}
+	return c.render(r)
+}
+
+// render renders a refusal and counts it.
+func (c *Call) render(r *refusal.Refusal) *Reply {
 	c.gate.metrics.refused(r)
 	resp := r.Render(c.endpoint.Dialect, c.id, refusal.Options{BudgetStatus: c.policy.cfg.Errors.BudgetStatus})
 	reply := &Reply{Status: resp.Status, Header: resp.Header, Body: resp.Body, Details: "tollgate_" + string(r.Reason)}
@@ -189,13 +208,17 @@ func (c *Call) End() {
 // lost writes the record of a request whose lease this admission found run out.
 func (c *Call) lost(list []limit.Lost) {
 	for _, l := range list {
-		c.gate.log.Warn("lease ran out: its process died or was frozen", "request_id", l.ID, "key", l.Note)
-		r := ledger.Record{ID: l.ID, Key: l.Note, Outcome: ledger.Lost, Reserved: l.Nano, EndedAt: c.gate.limiter.Now()}
-		if id, err := uuid.Parse(l.ID); err == nil {
+		id, _, _ := strings.Cut(l.ID, "~") // of a request that was decided again: see leaseID
+		c.gate.log.Warn("lease ran out: its process died or was frozen", "request_id", id, "key", l.Note)
+		r := ledger.Record{ID: id, Key: l.Note, Outcome: ledger.Lost, Reserved: l.Nano, EndedAt: c.gate.limiter.Now()}
+		if id, err := uuid.Parse(id); err == nil {
 			r.AdmittedAt = time.Unix(id.Time().UnixTime()).UTC()
 		}
-		if k := c.policy.ids[l.Note]; k != nil {
+		switch k := c.policy.ids[l.Note]; {
+		case k != nil:
 			belong(&r, k.key)
+		case l.Note == c.caller.key.ID:
+			belong(&r, c.caller.key)
 		}
 		c.gate.append(&r)
 	}

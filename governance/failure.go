@@ -11,6 +11,9 @@ import (
 
 // refuseLimit is the refusal of a limit that did not hold the request, with the headers that describe it.
 func (c *Call) refuseLimit(f limit.Failure) *Reply {
+	if c.fresh.tentative {
+		return undecided
+	}
 	if f.Kind == limit.FailBroken {
 		if unsaid, ok := c.gate.outages.now(c.gate.now()); ok {
 			c.gate.log.Error("request refused: a counter's key has the wrong type", "request_id", c.id,

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/tollgate-proxy/tollgate/governance/config"
+	"github.com/tollgate-proxy/tollgate/governance/identity"
 	"github.com/tollgate-proxy/tollgate/governance/ledger"
 	"github.com/tollgate-proxy/tollgate/governance/limit"
 	"github.com/tollgate-proxy/tollgate/governance/price"
@@ -27,8 +28,14 @@ type Options struct {
 	// Journal keeps on disk what Redis has not answered within JournalAfter; nil keeps nothing. The gate closes it.
 	Journal      *journal.Journal
 	JournalAfter time.Duration
-	Metrics      *Metrics
-	Log          *slog.Logger
+	// Identities are looked for in Redis when the configuration file does not have them. Without it Redis is never asked
+	// for one, and a key that the file does not have is refused at once. What the file has stands in front: its keys, by
+	// secret and by id, and its teams, orgs, users, projects and members, by id.
+	Identities bool
+	// Source has the identities that Redis has no copy of; nil: Redis has them all.
+	Source  identity.Source
+	Metrics *Metrics
+	Log     *slog.Logger
 }
 
 // Gate decides on calls and settles them. It is safe for concurrent use.
@@ -38,6 +45,7 @@ type Gate struct {
 	deferred *pipeline.Deferred
 	stores   *pipeline.Deferred // the cache's; may be the same
 	limiter  *limit.Limiter
+	rows     *identity.Memory // nil: identities come from the configuration file only
 	prices   *price.Table
 	metrics  *Metrics
 	log      *slog.Logger
@@ -93,6 +101,12 @@ func New(opt Options) (*Gate, error) {
 	g.metrics.watch(g)
 	ctx, cancel := context.WithCancel(context.Background())
 	g.stop = cancel
+	if opt.Identities {
+		g.rows = identity.NewMemory(identity.Options{
+			Backend: opt.Counters, Deferred: g.deferred, Prefix: cfg.Redis.Prefix, Source: opt.Source, Log: g.log,
+		})
+		g.stopped.Go(func() { g.rows.Watch(ctx) })
+	}
 	g.stopped.Go(func() { g.upkeep(ctx) })
 	return g, nil
 }
@@ -169,6 +183,9 @@ func (g *Gate) Drain(ctx context.Context) error {
 func (g *Gate) Close(ctx context.Context) error {
 	g.stop()
 	g.stopped.Wait()
+	if g.rows != nil {
+		g.rows.Close()
+	}
 	if g.stores != g.deferred {
 		g.stores.Drain(ctx) // copies of answers: nothing is lost but time
 	}

@@ -24,6 +24,7 @@ type policy struct {
 	headers   []string // that may carry a credential
 	callers   map[*identity.Key]*caller
 	ids       map[string]*caller // by the key's id
+	anonymous *caller            // stands for a key that no store tells about, where the policy lets it pass
 	upstreams map[*config.Deployment]*upstream
 }
 
@@ -36,6 +37,7 @@ type caller struct {
 	budgeted bool           // one of them has a budget in dollars
 	cacheTTL time.Duration  // 0: not cached
 	cacheFor string         // whose answers it shares
+	rows     *rowCaller     // how it was made from rows of Redis; nil for a key of the configuration file
 }
 
 // upstream is a deployment made ready.
@@ -68,9 +70,15 @@ func newPolicy(cfg *config.Config, table *price.Table) (*policy, error) {
 		}
 	}
 	p.directory.Keys(func(k *identity.Key) {
-		c := p.newCaller(k)
+		c := p.newCaller(k, nil)
 		p.callers[k], p.ids[k.ID] = c, c
 	})
+	nobody, err := identity.NewKey(identity.Key{Key: &config.Key{ID: "anonymous"}})
+	if err != nil {
+		return nil, err
+	}
+	p.anonymous = p.newCaller(nobody, nil)
+	p.anonymous.cacheTTL = 0
 	return p, nil
 }
 
@@ -102,7 +110,9 @@ func (p *policy) addDeployments(m *config.Model) error {
 	return nil
 }
 
-func (p *policy) newCaller(k *identity.Key) *caller {
+// newCaller makes a key ready. rows are those of its identities that come from Redis, by kind; nil for a key of the file.
+// Every one of them is a scope, whether it counts anything or not, so that its revision is compared.
+func (p *policy) newCaller(k *identity.Key, rows map[identity.Kind]*identity.Row) *caller {
 	tenant := k.Tenant()
 	c := &caller{
 		key: k, home: limit.Home(tenant.Kind, tenant.ID), access: routing.Access{Key: &k.Access, KeyID: k.ID},
@@ -112,24 +122,35 @@ func (p *policy) newCaller(k *identity.Key) *caller {
 		c.access.Org, c.access.OrgID = &k.Org.Access, k.Org.ID
 		above = cmp.Or(k.Org.Enforce, above)
 	}
-	c.add(p, limit.KindKey, k.ID, k.Scope, above)
+	c.add(p, limit.Owner{Kind: limit.KindKey, ID: k.ID}, k.Scope, above, rows[identity.KindKey])
+	if row := rows[identity.KindMember]; row != nil {
+		c.add(p, limit.Owner{}, rowScope(row), above, row)
+	}
 	if k.Team != nil {
 		c.access.Team, c.access.TeamID = &k.Team.Access, k.Team.ID
-		c.add(p, limit.KindTeam, k.Team.ID, k.Team.Scope, above)
+		c.add(p, limit.Owner{Kind: limit.KindTeam, ID: k.Team.ID}, k.Team.Scope, above, rows[identity.KindTeam])
+	}
+	for _, kind := range [...]identity.Kind{identity.KindProject, identity.KindUser, identity.KindOrg} {
+		if row := rows[kind]; row != nil {
+			c.add(p, limit.Owner{}, rowScope(row), above, row)
+		}
 	}
 	p.setCache(c)
 	return c
 }
 
-// add makes a scope of the caller ready. A key's own enforcement does not soften its team's limits.
-func (c *caller) add(p *policy, kind, id string, s config.Scope, above config.Enforce) {
-	zone := s.Timezone
-	if zone == nil {
-		zone = p.cfg.Timezone
+// add makes a scope of the caller ready. A key's own enforcement does not soften its team's limits. A row of Redis
+// names its own home and revision.
+func (c *caller) add(p *policy, o limit.Owner, s config.Scope, above config.Enforce, row *identity.Row) {
+	o.Home = c.home
+	if row != nil {
+		o.Kind, o.ID, o.Home, o.Revision = string(row.Kind), row.ID, row.Home, row.Revision
 	}
-	scope := limit.NewScope(p.cfg.Redis.Prefix, limit.Owner{
-		Kind: kind, ID: id, Home: c.home, Limits: s.Limits, Enforce: cmp.Or(s.Enforce, above), Zone: zone,
-	})
+	o.Limits, o.Enforce, o.Zone = s.Limits, cmp.Or(s.Enforce, above), s.Timezone
+	if o.Zone == nil {
+		o.Zone = p.cfg.Timezone
+	}
+	scope := limit.NewScope(p.cfg.Redis.Prefix, o)
 	if scope != nil {
 		c.scopes = append(c.scopes, scope)
 		c.budgeted = c.budgeted || scope.HasBudget()

@@ -9,7 +9,7 @@ import (
 func (g *Gate) upkeep(ctx context.Context) {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
-	loaded := g.limiter.Load(ctx, g.backend) == nil
+	loaded := g.load(ctx)
 	answering := true
 	for n := 0; ; n++ {
 		select {
@@ -21,7 +21,7 @@ func (g *Gate) upkeep(ctx context.Context) {
 		back := is && !answering // after an outage every lease is renewed at once: Redis may have lost them
 		answering = is
 		if back || !loaded {
-			loaded = g.limiter.Load(ctx, g.backend) == nil
+			loaded = g.load(ctx)
 		}
 		g.limiter.Renew(g.deferred, back)
 		if n%10 == 0 || back {
@@ -30,4 +30,12 @@ func (g *Gate) upkeep(ctx context.Context) {
 			}
 		}
 	}
+}
+
+// load brings the scripts into Redis.
+func (g *Gate) load(ctx context.Context) bool {
+	if g.rows != nil && g.rows.Load(ctx) != nil {
+		return false
+	}
+	return g.limiter.Load(ctx, g.backend) == nil
 }

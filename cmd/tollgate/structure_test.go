@@ -22,7 +22,7 @@ var concerns = map[string][]string{
 	"refusal":  {"usage"},
 	"price":    {"config", "usage"},
 	"cache":    {"config", "usage"},
-	"identity": {"config", "refusal"},
+	"identity": {"config", "limit", "refusal"},
 	"routing":  {"config", "refusal", "usage"},
 	"limit":    {"config", "refusal", "usage"},
 }

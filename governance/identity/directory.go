@@ -12,6 +12,8 @@ import (
 // Directory is the keys of one configuration, by the hash of their secrets.
 type Directory struct {
 	keys map[[sha256.Size]byte]*Key
+	ids  map[string]struct{} // of all keys
+	rows rows
 }
 
 // Lookup finds a key by the SHA-256 of its secret. What the map's comparisons take tells an attacker something about a
@@ -33,14 +35,15 @@ func (d *Directory) Keys(do func(*Key)) {
 func NewDirectory(cfg *config.Config) (*Directory, error) {
 	rows, err := indexRows(cfg)
 	errs := []error{err}
-	d := &Directory{keys: make(map[[sha256.Size]byte]*Key, len(cfg.Keys))}
-	ids := make(map[string]struct{}, len(cfg.Keys))
+	d := &Directory{
+		keys: make(map[[sha256.Size]byte]*Key, len(cfg.Keys)), ids: make(map[string]struct{}, len(cfg.Keys)), rows: rows,
+	}
 	for i := range cfg.Keys {
 		row := &cfg.Keys[i]
-		if _, twice := ids[row.ID]; twice {
+		if _, twice := d.ids[row.ID]; twice {
 			errs = append(errs, fmt.Errorf("keys: id %q is used twice", row.ID))
 		}
-		ids[row.ID] = struct{}{}
+		d.ids[row.ID] = struct{}{}
 		k, err := rows.key(row)
 		if err != nil {
 			errs = append(errs, err)

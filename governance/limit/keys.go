@@ -39,3 +39,6 @@ const RevisionField = "rev"
 
 // writerKey holds the last number of a writer that was applied in a home's slot.
 func writerKey(prefix, home, writer string) string { return prefix + ":{" + home + "}:w:" + writer }
+
+// Safe is an id as it stands in the Redis keys of scopes, for keys of other packages.
+func Safe(id string) string { return safe(id) }

@@ -13,11 +13,15 @@ import (
 // The kinds of scopes, in the order in which a refusal of a budget is named.
 const (
 	KindKey        = "key"
+	KindMember     = "member"
 	KindTeam       = "team"
+	KindProject    = "project"
+	KindUser       = "user"
+	KindOrg        = "org"
 	KindDeployment = "deployment"
 )
 
-var kindRank = map[string]int{KindKey: 0, KindTeam: 1, KindDeployment: 2}
+var kindRank = map[string]int{KindKey: 0, KindMember: 1, KindTeam: 2, KindProject: 3, KindUser: 4, KindOrg: 5, KindDeployment: 6}
 
 // Scope is whoever limits belong to, made ready for the scripts. It is made once for a configuration and is safe for
 // concurrent use.
@@ -68,6 +72,9 @@ type Budget struct {
 type Owner struct {
 	Kind, ID string
 	Home     string
+	// Revision of the identity; 0 for one of the configuration file, which is compared with nothing. An admission by a
+	// revision below the one at [RevisionKey] is answered as stale.
+	Revision int64
 	Limits   config.Limits
 	Enforce  config.Enforce // of the scope, already inherited; it stands for limits that say nothing
 	Zone     *time.Location
@@ -76,7 +83,6 @@ type Owner struct {
 	Bare     bool // make a scope even when nothing is counted
 	// Revision of the identity; 0 for one of the configuration file, which is compared with nothing. An admission by an
 	// older revision than the scope's hash holds (see [RevisionKey]) is refused as stale.
-	Revision int64
 }
 
 // NewScope makes a scope ready; it returns nil when nothing of it is counted.

@@ -1,7 +1,7 @@
 # tollgate: one command for each thing. Everything made here goes into .build; tools go into ~/.cache/tollgate, once.
 #
 #   make run [CONFIG=tollgate.yaml]   build tollgate and run it with an Envoy of its own; needs Go and Python
-#   make test                         all tests, with real Envoy, Redis, PostgreSQL and a model server
+#   make test                         all tests, with real Envoy, Redis, Valkey, PostgreSQL and a model server
 #   make check                        format, vet, lint, race, tidy, generated files
 #   make bench [BENCH=regexp]         benchmarks
 #   make tools                        install what the others need
@@ -78,6 +78,7 @@ generated:
 tools:
 	.ci/install envoy >&2
 	.ci/install python >&2
+	.ci/install valkey >&2
 	.ci/install services
 	.ci/install compiler
 	.ci/install golangci-lint >&2

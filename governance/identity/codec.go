@@ -97,6 +97,18 @@ func (w wireRow) row() (*Row, error) {
 	return r, nil
 }
 
+// errSecret refuses a model whose deployments name their credential: whoever reads Redis would have it.
+var errSecret = errors.New("a deployment's own credential cannot be stored: use envoy or client")
+
+func holdsSecret(m *config.Model) bool {
+	for i := range m.Deployments {
+		if m.Deployments[i].Kind == config.CredentialSecret {
+			return true
+		}
+	}
+	return false
+}
+
 func encodeData(kind Kind, d any) ([]byte, error) {
 	var w any
 	switch d := d.(type) {
@@ -117,6 +129,9 @@ func encodeData(kind Kind, d any) ([]byte, error) {
 	case *config.Tag:
 		w = wireNamed{d.ID, scopeWire(d.Scope)}
 	case *config.Model:
+		if holdsSecret(d) {
+			return nil, errSecret
+		}
 		w = modelWire(d)
 	default:
 		return nil, fmt.Errorf("no row has data of type %T", d)

@@ -57,7 +57,7 @@ func full(t testing.TB) []*Row {
 		&Row{Kind: KindModel, ID: "gpt", Revision: 10, Data: &config.Model{
 			Name: "gpt", Aliases: []string{"g"}, Strategy: "usage", Fallbacks: []string{"f"}, Limits: limits, Enforce: config.Audit,
 			Deployments: []config.Deployment{{
-				Name: "d", URL: "https://u/v1", Dialect: "openai", Provider: "p", Model: "m", Credential: "s", Kind: config.CredentialSecret,
+				Name: "d", URL: "https://u/v1", Dialect: "openai", Provider: "p", Model: "m", Kind: config.CredentialEnvoy,
 				Limits: limits, Enforce: config.Off, Weight: 2, Order: 3, Region: "eu", PriceFactor: 820_000, StreamUsage: true,
 				Price: &config.Price{Input: n(1), Output: n(2), CacheRead: n(0), CacheWrite: n(4), CacheWrite1h: n(5), CacheWrite12h: n(6), Reasoning: n(7)},
 			}},
@@ -233,4 +233,15 @@ func FuzzDecode(f *testing.F) {
 			t.Fatalf("revision %d, %t at the beginning of %s", n, ok, first)
 		}
 	})
+}
+
+// TestModelsKeepTheirSecrets: what a provider is paid with is not written where others read.
+func TestModelsKeepTheirSecrets(t *testing.T) {
+	t.Parallel()
+	r := &Row{Kind: KindModel, ID: "gpt", Revision: 1, Data: &config.Model{
+		Name: "gpt", Deployments: []config.Deployment{{Name: "d", Credential: "sk-provider", Kind: config.CredentialSecret}},
+	}}
+	if b, err := r.Encode(); err == nil || !strings.Contains(err.Error(), "credential") || strings.Contains(err.Error(), "sk-provider") {
+		t.Errorf("%s, %v", b, err)
+	}
 }

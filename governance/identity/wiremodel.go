@@ -23,7 +23,6 @@ type wireDeployment struct {
 	Dialect     string                `json:"dialect"`
 	Provider    string                `json:"provider,omitzero"`
 	Model       string                `json:"model,omitzero"`
-	Credential  string                `json:"credential,omitzero"`
 	Kind        config.CredentialKind `json:"credential_kind,omitzero"`
 	Limits      *wireLimits           `json:"limits,omitzero"`
 	Enforce     config.Enforce        `json:"enforce,omitzero"`
@@ -61,7 +60,7 @@ func modelWire(m *config.Model) wireModel {
 	for i := range m.Deployments {
 		d := &m.Deployments[i]
 		w.Deployments = append(w.Deployments, wireDeployment{
-			Name: d.Name, URL: d.URL, Dialect: d.Dialect, Provider: d.Provider, Model: d.Model, Credential: d.Credential,
+			Name: d.Name, URL: d.URL, Dialect: d.Dialect, Provider: d.Provider, Model: d.Model,
 			Kind: d.Kind, Limits: optionalLimits(d.Limits), Enforce: d.Enforce, Weight: d.Weight, Order: d.Order,
 			Region: d.Region, PriceFactor: d.PriceFactor, Price: (*wirePrice)(d.Price), StreamUsage: d.StreamUsage,
 		})
@@ -87,18 +86,15 @@ func (w *wireModel) model() (config.Model, error) {
 
 func (w *wireDeployment) deployment() (config.Deployment, error) {
 	d := config.Deployment{
-		Name: w.Name, URL: w.URL, Dialect: w.Dialect, Provider: w.Provider, Model: w.Model, Credential: w.Credential,
+		Name: w.Name, URL: w.URL, Dialect: w.Dialect, Provider: w.Provider, Model: w.Model,
 		Kind: w.Kind, Enforce: w.Enforce, Weight: w.Weight, Order: w.Order, Region: w.Region, PriceFactor: w.PriceFactor,
 		Price: (*config.Price)(w.Price), StreamUsage: w.StreamUsage,
 	}
 	err := errors.Join(
 		enforce(w.Enforce),
 		known("dialect", w.Dialect, "openai", "azure", "anthropic", "gemini", "bedrock"),
-		known("credential_kind", w.Kind, config.CredentialNone, config.CredentialSecret, config.CredentialEnvoy, config.CredentialClient),
+		known("credential_kind", w.Kind, config.CredentialNone, config.CredentialEnvoy, config.CredentialClient),
 	)
-	if (w.Kind == config.CredentialSecret) != (w.Credential != "") {
-		err = errors.Join(err, errors.New("a credential stands beside its kind, secret"))
-	}
 	if w.Weight < 0 || w.PriceFactor < 0 {
 		err = errors.Join(err, errors.New("weight and price factor must not be negative"))
 	}

@@ -1,6 +1,9 @@
 package redistest_test
 
 import (
+	"errors"
+	"net"
+	"syscall"
 	"testing"
 	"time"
 
@@ -114,6 +117,78 @@ func TestStall(t *testing.T) {
 	}
 	if err := client.Incr(t.Context(), "n").Err(); err != nil {
 		t.Errorf("INCR afterwards: %v", err)
+	}
+}
+
+func TestListen(t *testing.T) {
+	t.Parallel()
+	server, proxy, before := counted(t)
+	for range 2 {
+		if err := proxy.Listen(false); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := before.Incr(t.Context(), "n").Err(); err == nil {
+		t.Error("INCR where nobody listens has no error")
+	}
+	if conn, err := net.Dial("tcp", proxy.Addr()); !errors.Is(err, syscall.ECONNREFUSED) {
+		t.Errorf("a dial: %v, %v; want it refused", conn, err)
+	}
+	for range 2 {
+		if err := proxy.Listen(true); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// Another client: the first one remembers for a second that nobody listened.
+	if err := client(t, proxy.Addr()).Incr(t.Context(), "n").Err(); err != nil {
+		t.Errorf("INCR afterwards: %v", err)
+	}
+	if got := get(t, server.Client(), "n"); got != "1" {
+		t.Errorf("n = %s, want 1", got)
+	}
+}
+
+func TestStrand(t *testing.T) {
+	t.Parallel()
+	server, proxy, stranded := counted(t)
+	proxy.Strand()
+	if err := incr(t, stranded, "n"); !isTimeout(err) {
+		t.Errorf("INCR on a stranded connection: error is %v, want a timeout", err)
+	}
+	fresh := client(t, proxy.Addr())
+	if n, err := fresh.Incr(t.Context(), "n").Result(); err != nil || n != 1 {
+		t.Errorf("INCR on a new connection = %d, %v; want 1: the first never arrived", n, err)
+	}
+	if trips := proxy.Trips(); len(trips) != 2 || trips[0].Done || !trips[1].Done {
+		t.Errorf("trips are %+v, want the first of two not done", trips)
+	}
+	if got := get(t, server.Client(), "n"); got != "1" {
+		t.Errorf("n = %s, want 1", got)
+	}
+}
+
+func TestStrandHidesTheEndOfTheOtherSide(t *testing.T) {
+	t.Parallel()
+	server, proxy, _ := counted(t)
+	conn, err := net.Dial("tcp", proxy.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	reply := make([]byte, 16)
+	if _, err := conn.Write([]byte("PING\r\n")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := conn.Read(reply); err != nil {
+		t.Fatal(err)
+	}
+	proxy.Strand()
+	server.Kill()
+	if err := conn.SetReadDeadline(time.Now().Add(300 * time.Millisecond)); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := conn.Read(reply); !isTimeout(err) {
+		t.Errorf("a read after the server's death = %d bytes, %v; want a timeout", n, err)
 	}
 }
 

@@ -179,34 +179,6 @@ func TestProxyBigPipeline(t *testing.T) {
 	}
 }
 
-func TestProxyPassesSubscriptions(t *testing.T) {
-	t.Parallel()
-	server, proxy, client := counted(t)
-	subscription := redis.NewClient(&redis.Options{Addr: proxy.Addr()})
-	defer subscription.Close()
-	messages := subscription.Subscribe(t.Context(), "news")
-	defer messages.Close()
-	if _, err := messages.Receive(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	for _, text := range []string{"one", "two"} {
-		if err := server.Client().Publish(t.Context(), "news", text).Err(); err != nil {
-			t.Fatal(err)
-		}
-		message, err := messages.ReceiveMessage(t.Context())
-		if err != nil || message.Payload != text {
-			t.Fatalf("message is %v, error %v; want %s", message, err, text)
-		}
-	}
-	set(t, client, "a", "1")
-	if got := commands(proxy.Trips()); !cmp.Equal(got, []string{"set a 1"}) {
-		t.Errorf("trips are %q: a subscription is none", got)
-	}
-	if got := proxy.Connections(); got != 2 {
-		t.Errorf("%d connections, want 2", got)
-	}
-}
-
 func TestProxyWaitQuiet(t *testing.T) {
 	t.Parallel()
 	_, proxy, client := counted(t)

@@ -1,40 +1,28 @@
 package redistest
 
 import (
-	"context"
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"os"
 	"os/exec"
 	"strconv"
-	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 )
 
-const (
-	// startTimeout bounds the wait for PONG; a loaded two-core machine needs about 100 ms.
-	startTimeout = 15 * time.Second
-	// portAttempts bounds how often Start picks another port because somebody took the first in between.
-	portAttempts = 5
-)
-
-// errPortTaken says that redis-server exited because its port was in use.
-var errPortTaken = errors.New("port is in use")
-
-// Server is a redis-server process that belongs to one test. Its methods may be called from the test's goroutine only,
-// except Addr, URL and Client, which are safe anywhere.
+// Server is a server process that belongs to one test. Its methods may be called from the test's goroutine only, except
+// Addr, URL and Client, which are safe anywhere.
 type Server struct {
 	t      testing.TB
+	launch launch
 	binary string
 	dir    string
-	port   int
-	args   []string
+	// ports are those it may listen on; the first is for clients.
+	ports  []int
+	argv   []string
 	client *redis.Client
 
 	log *tail
@@ -43,6 +31,7 @@ type Server struct {
 	guard io.Closer
 	// exited is closed once cmd has been waited for.
 	exited chan struct{}
+	paused bool
 }
 
 // Start runs redis-server on a free port of 127.0.0.1 until the test ends, without persistence. The args are passed on
@@ -50,35 +39,19 @@ type Server struct {
 // Without redis-server the test fails and says how to install it; under -short it is skipped.
 func Start(t testing.TB, args ...string) *Server {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("needs a real redis-server: not under -short")
-	}
-	binary, err := exec.LookPath("redis-server")
-	if err != nil {
-		t.Fatal("redis-server is not in PATH: install it (Debian: apt-get install redis-server; macOS: brew install redis) or run make tools as root")
-	}
-	s := &Server{t: t, binary: binary, dir: t.TempDir(), args: args, log: &tail{}}
-	for attempt := 1; ; attempt++ {
-		if s.port, err = freePort(); err != nil {
-			t.Fatalf("find a free port: %v", err)
-		}
-		if err = s.start(); err == nil {
-			break
-		}
-		if !errors.Is(err, errPortTaken) || attempt == portAttempts {
-			t.Fatalf("start redis-server: %v\n%s", err, s.log)
-		}
-	}
-	s.client = redis.NewClient(&redis.Options{Addr: s.Addr()})
-	t.Cleanup(s.stop)
-	return s
+	return Redis.Start(t, args...)
 }
 
 // Addr is the server's host:port. It stays the same across restarts.
-func (s *Server) Addr() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(s.port)) }
+func (s *Server) Addr() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(s.ports[0])) }
 
-// URL is the server's address as a redis:// URL of database 0.
-func (s *Server) URL() string { return "redis://" + s.Addr() + "/0" }
+// URL is the server's address as a redis:// or, with TLS, rediss:// URL of database 0.
+func (s *Server) URL() string {
+	if s.launch.tls != nil {
+		return "rediss://" + s.Addr() + "/0"
+	}
+	return "redis://" + s.Addr() + "/0"
+}
 
 // Client is a client of the server with go-redis' defaults, closed when the test ends. Every call returns the same one.
 func (s *Server) Client() *redis.Client { return s.client }
@@ -94,7 +67,7 @@ func (s *Server) Kill() {
 		s.t.Fatalf("kill redis-server: %v", err)
 	}
 	<-s.exited
-	s.cmd = nil
+	s.cmd, s.paused = nil, false
 	if err := s.guard.Close(); err != nil {
 		s.t.Fatalf("release redis-server: %v", err)
 	}
@@ -105,16 +78,27 @@ func (s *Server) Kill() {
 func (s *Server) Restart() {
 	s.t.Helper()
 	s.Kill()
-	if err := s.start(); err != nil {
+	if err := s.start(s.argv); err != nil {
 		s.t.Fatalf("restart redis-server: %v\n%s", err, s.log)
 	}
 }
 
 // Pause stops the process with SIGSTOP: the kernel still accepts connections, nothing answers.
-func (s *Server) Pause() { s.signal(syscall.SIGSTOP) }
+func (s *Server) Pause() {
+	s.t.Helper()
+	s.signal(syscall.SIGSTOP)
+	s.paused = true
+}
 
 // Resume lets a paused process go on; it then executes whatever arrived meanwhile.
-func (s *Server) Resume() { s.signal(syscall.SIGCONT) }
+func (s *Server) Resume() {
+	s.t.Helper()
+	s.signal(syscall.SIGCONT)
+	s.paused = false
+}
+
+// running says whether the process can answer.
+func (s *Server) running() bool { return s.cmd != nil && !s.paused }
 
 func (s *Server) signal(sig syscall.Signal) {
 	s.t.Helper()
@@ -126,117 +110,14 @@ func (s *Server) signal(sig syscall.Signal) {
 	}
 }
 
-// start runs the process and waits until it answers PING.
-func (s *Server) start() error {
-	// Persistence is off: a test that wants it says so in args, which come last and win.
-	args := append([]string{
-		"--bind", "127.0.0.1", "--port", strconv.Itoa(s.port), "--dir", s.dir,
-		"--save", "", "--appendonly", "no", "--daemonize", "no",
-	}, s.args...)
-	s.log.Reset()
-	cmd := exec.Command(s.binary, args...)
-	cmd.Stdout, cmd.Stderr = s.log, s.log
-	if err := cmd.Start(); err != nil {
-		return err
-	}
-	guard, err := guarded(cmd.Process.Pid)
-	if err != nil {
-		return errors.Join(err, cmd.Process.Kill(), cmd.Wait())
-	}
-	exited := make(chan struct{})
-	go func() {
-		defer close(exited)
-		// The exit status of a server that we kill says nothing; one that dies alone shows in its log.
-		_ = cmd.Wait()
-	}()
-	s.cmd, s.guard, s.exited = cmd, guard, exited
-	if err := s.waitReady(); err != nil {
-		s.Kill()
-		return err
-	}
-	return nil
-}
-
-// waitReady returns once the server answers PING, or why it will not.
-func (s *Server) waitReady() error {
-	client := redis.NewClient(&redis.Options{Addr: s.Addr(), MaxRetries: -1, DialTimeout: time.Second})
-	defer client.Close()
-	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
-	defer cancel()
-	for {
-		// A server that loads its append-only file answers LOADING; one that wants a password is up.
-		err := client.Ping(ctx).Err()
-		if err == nil || strings.HasPrefix(err.Error(), "NOAUTH") {
-			return s.own()
-		}
-		select {
-		case <-s.exited:
-			if strings.Contains(s.log.String(), "Address already in use") {
-				return errPortTaken
-			}
-			return errors.New("it exited")
-		case <-ctx.Done():
-			return fmt.Errorf("no PONG within %v: %w", startTimeout, err)
-		case <-time.After(5 * time.Millisecond):
-		}
-	}
-}
-
-// own tells our process from a stranger that took the port and answers PING in its place.
-func (s *Server) own() error {
-	if !strings.Contains(s.log.String(), "Ready to accept connections") {
-		select {
-		case <-s.exited:
-			return errPortTaken
-		case <-time.After(100 * time.Millisecond):
-		}
-	}
-	return nil
-}
-
 // stop ends the process and shows its log when the test failed.
 func (s *Server) stop() {
-	// Close fails only for a client that was closed before.
-	_ = s.client.Close()
+	if s.client != nil {
+		// Close fails only for a client that was closed before.
+		_ = s.client.Close()
+	}
 	s.Kill()
 	if s.t.Failed() {
-		s.t.Logf("redis-server on port %d:\n%s", s.port, s.log)
+		s.t.Logf("%s server on ports %v:\n%s", s.launch.kind, s.ports, s.log)
 	}
-}
-
-// guarded starts a shell that kills the process when this one is gone. A test binary that dies (a timeout's panic, a
-// kill -9) runs no cleanup and would leave its servers behind. Closing the result ends the guard; do so only after the
-// process was waited for, when the kill finds nothing.
-func guarded(pid int) (io.Closer, error) {
-	guard := exec.Command("/bin/sh", "-c", `read -r done || kill -9 "$1" 2>/dev/null`, "guard", strconv.Itoa(pid))
-	in, err := guard.StdinPipe()
-	if err != nil {
-		return nil, err
-	}
-	if err := guard.Start(); err != nil {
-		return nil, err
-	}
-	return &guardian{cmd: guard, in: in}, nil
-}
-
-// guardian is the shell started by guarded.
-type guardian struct {
-	cmd *exec.Cmd
-	in  io.WriteCloser
-}
-
-// Close tells the shell that there is nothing left to kill, and waits for it.
-func (g *guardian) Close() error {
-	_, err := io.WriteString(g.in, "done\n")
-	return errors.Join(err, g.in.Close(), g.cmd.Wait())
-}
-
-// freePort asks the kernel for a port that nobody listens on. Somebody may take it before Redis does; Start tries again.
-func freePort() (int, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, err
-	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port, nil
 }

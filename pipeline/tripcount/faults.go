@@ -88,6 +88,17 @@ func (p *Proxy) Refuse(on bool) {
 	}
 }
 
+// Strand makes black holes of the connections that are open now, for good, as when a middlebox forgets them or an address
+// moves: nothing passes in either direction, no end ever sees them closed, and only a timeout or a keep-alive finds out. New
+// connections work.
+func (p *Proxy) Strand() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for l := range p.conns {
+		l.strand()
+	}
+}
+
 // Stall makes the proxy a black hole while it is on: connections are accepted, bytes are read, none is passed on in either
 // direction. Afterwards what was held goes on its way, as after a network partition: a command that its client has given
 // up may still be executed.

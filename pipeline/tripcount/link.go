@@ -25,6 +25,8 @@ type link struct {
 	waiting []bool
 	// streams is set once the connection carries messages instead of replies.
 	streams bool
+	// stranded is set once nothing passes any more, for good.
+	stranded bool
 }
 
 // pieceSize is how many bytes are gathered before they are passed on, whether or not there are more.
@@ -63,6 +65,9 @@ func (l *link) requests() {
 	for {
 		before := len(in.raw)
 		cmd, err := in.command()
+		if err != nil && l.lost() {
+			return
+		}
 		if errors.Is(err, io.EOF) {
 			if half, ok := l.server.(interface{ CloseWrite() error }); ok && half.CloseWrite() == nil {
 				return
@@ -79,7 +84,6 @@ func (l *link) requests() {
 		if in.more() && len(in.raw) < pieceSize {
 			continue
 		}
-		l.proxy.record.touch()
 		if !l.pass(l.server, in.take()) {
 			l.close()
 			return
@@ -95,10 +99,7 @@ func (l *link) replies(server io.Reader) {
 		before := len(in.raw)
 		kind, err := in.reply()
 		if err != nil {
-			return
-		}
-		if l.streaming() {
-			l.copy(l.client, in)
+			l.lost()
 			return
 		}
 		ended, cut := l.answered(kind, len(in.raw)-before)
@@ -106,10 +107,13 @@ func (l *link) replies(server io.Reader) {
 			l.pass(l.client, in.raw[:before])
 			return
 		}
+		if l.streaming() && !l.awaiting() {
+			l.copy(l.client, in)
+			return
+		}
 		if !ended && in.more() && len(in.raw) < pieceSize {
 			continue
 		}
-		l.proxy.record.touch()
 		if !l.pass(l.client, in.take()) {
 			return
 		}
@@ -123,13 +127,15 @@ func (l *link) sent(cmd []string, size int) (streams bool) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if streaming(cmd) {
-		l.streams = true
-		return true
+	l.streams = streaming(cmd)
+	if upkeep(cmd) {
+		l.open, l.waiting = nil, nil
+		l.proxy.record.forget(l.number)
+		return l.streams
 	}
 	l.open = l.proxy.record.command(l.number, l.open, cmd, size)
 	l.waiting = append(l.waiting, l.proxy.faults.cut(cmd))
-	return false
+	return l.streams
 }
 
 // answered notes a reply, before it is passed on: the client's next command may follow at once. ended says that the reply
@@ -137,7 +143,9 @@ func (l *link) sent(cmd []string, size int) (streams bool) {
 func (l *link) answered(kind byte, size int) (ended, cut bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if kind == '>' || len(l.waiting) == 0 {
+	// In RESP3 a push answers no command, but for a subscription's own.
+	subscribes := l.streams && len(l.waiting) == 1
+	if kind == '>' && !subscribes || len(l.waiting) == 0 {
 		return false, false
 	}
 	if l.waiting[0] {
@@ -159,12 +167,43 @@ func (l *link) streaming() bool {
 	return l.streams
 }
 
+func (l *link) awaiting() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.waiting) > 0
+}
+
+// touch notes that bytes passed. Messages do not count: a subscription's pings and a replica's acknowledgements never end.
+func (l *link) touch() {
+	if !l.streaming() {
+		l.proxy.record.touch()
+	}
+}
+
+// strand lets nothing pass any more.
+func (l *link) strand() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.stranded = true
+}
+
+// lost says whether the link is stranded, and does so only when the proxy ends it: neither end may notice anything.
+func (l *link) lost() bool {
+	l.mu.Lock()
+	stranded := l.stranded
+	l.mu.Unlock()
+	if stranded {
+		<-l.done
+	}
+	return stranded
+}
+
 // pass writes bytes on, after a stall.
 func (l *link) pass(to net.Conn, raw []byte) bool {
-	if !l.proxy.faults.wait(l.done) {
+	if !l.proxy.faults.wait(l.done) || l.lost() {
 		return false
 	}
-	l.proxy.record.touch()
+	l.touch()
 	_, err := to.Write(raw)
 	return err == nil
 }
@@ -177,6 +216,7 @@ func (l *link) copy(to net.Conn, in *frames) {
 	for l.pass(to, raw) {
 		n, err := in.r.Read(buffer)
 		if err != nil {
+			l.lost()
 			return
 		}
 		raw = buffer[:n]

@@ -115,32 +115,6 @@ func TestReply(t *testing.T) {
 	}
 }
 
-func TestHandshake(t *testing.T) {
-	t.Parallel()
-	tests := []struct {
-		name string
-		cmd  []string
-		want bool
-	}{
-		{name: "hello", cmd: []string{"hello", "3"}, want: true},
-		{name: "auth", cmd: []string{"AUTH", "secret"}, want: true},
-		{name: "client setinfo", cmd: []string{"client", "setinfo", "LIB-NAME", "x"}, want: true},
-		{name: "nothing", want: true},
-		{name: "client kill", cmd: []string{"client", "kill", "id", "1"}},
-		{name: "client alone", cmd: []string{"client"}},
-		{name: "ping", cmd: []string{"ping"}},
-		{name: "get", cmd: []string{"get", "hello"}},
-	}
-	for _, test := range tests {
-		t.Run(test.name, func(t *testing.T) {
-			t.Parallel()
-			if got := handshake(test.cmd); got != test.want {
-				t.Errorf("handshake(%q) = %v, want %v", test.cmd, got, test.want)
-			}
-		})
-	}
-}
-
 // FuzzCommand checks that the bytes kept are the bytes read, and that what was parsed parses the same when sent again.
 func FuzzCommand(f *testing.F) {
 	for _, seed := range []string{"*2\r\n$3\r\nGET\r\n$1\r\nk\r\n", "PING\r\n", "*1\r\n$4\r\nPI", "*-1\r\n", "\n", "*1\r\n$0\r\n\r\n"} {

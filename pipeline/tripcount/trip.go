@@ -2,7 +2,6 @@ package tripcount
 
 import (
 	"slices"
-	"strings"
 	"sync"
 	"time"
 )
@@ -25,36 +24,13 @@ type Trip struct {
 	Done bool
 }
 
-// handshake says whether a command belongs to setting up a connection, and so to no request.
-func handshake(cmd []string) bool {
-	if len(cmd) == 0 {
-		return true
+// category is the highest of its commands': what asks for a key after ASKING is work.
+func (t *Trip) category() category {
+	highest := setup
+	for _, cmd := range t.Commands {
+		highest = max(highest, categorize(cmd))
 	}
-	switch strings.ToUpper(cmd[0]) {
-	case "HELLO", "AUTH", "SELECT", "READONLY", "READWRITE", "QUIT":
-		return true
-	case "CLIENT":
-		if len(cmd) < 2 {
-			return false
-		}
-		switch strings.ToUpper(cmd[1]) {
-		case "SETINFO", "SETNAME", "MAINT_NOTIFICATIONS", "ID":
-			return true
-		}
-	}
-	return false
-}
-
-// streaming says whether a command turns its connection into one that carries messages instead of replies.
-func streaming(cmd []string) bool {
-	if len(cmd) == 0 {
-		return false
-	}
-	switch strings.ToUpper(cmd[0]) {
-	case "SUBSCRIBE", "PSUBSCRIBE", "SSUBSCRIBE", "MONITOR", "PSYNC":
-		return true
-	}
-	return false
+	return highest
 }
 
 // record is everything a proxy has seen. It is safe for concurrent use.
@@ -93,20 +69,26 @@ func (r *record) reply(open *Trip, size int, last bool) {
 	open.Done = open.Done || last
 }
 
-// snapshot copies the trips that carry a command of a request (or, reversed, those that only set a connection up).
-func (r *record) snapshot(handshakes bool) []Trip {
+// snapshot copies the trips of a category.
+func (r *record) snapshot(of category) []Trip {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var trips []Trip
 	for _, trip := range r.trips {
-		onlySetUp := !slices.ContainsFunc(trip.Commands, func(cmd []string) bool { return !handshake(cmd) })
-		if onlySetUp == handshakes {
+		if trip.category() == of {
 			copied := *trip
 			copied.Commands = slices.Clone(trip.Commands)
 			trips = append(trips, copied)
 		}
 	}
 	return trips
+}
+
+// forget drops the trips of a connection that turned out to be between servers.
+func (r *record) forget(conn int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.trips = slices.DeleteFunc(r.trips, func(trip *Trip) bool { return trip.Conn == conn })
 }
 
 // idle is how long no byte has passed.

@@ -244,12 +244,15 @@ func (c *Call) decide(ctx context.Context, admission *limit.Admission, ask limit
 		return nil
 	}
 	v, err := admission.Get(ctx, c.gate.deferred)
-	c.lost(v.Lost)
+	c.gate.lost(c.policy, c.caller, v.Lost)
 	if reply := c.stands(ctx, reread, v, err); reply != nil {
+		if err != nil {
+			admission.Abandon()
+		}
 		return reply
 	}
 	if err != nil {
-		return c.withoutRedis(ask, err)
+		return c.withoutRedis(admission, ask, err)
 	}
 	if v.Grant != nil {
 		c.grant = v.Grant
@@ -263,10 +266,11 @@ func (c *Call) decide(ctx context.Context, admission *limit.Admission, ask limit
 }
 
 // withoutRedis applies the failure policy: the limits themselves are never reported as used up.
-func (c *Call) withoutRedis(ask limit.Ask, err error) *Reply {
+func (c *Call) withoutRedis(admission *limit.Admission, ask limit.Ask, err error) *Reply {
 	on := c.policy.cfg.Redis.OnFailure
 	g, denied, ok := c.gate.limiter.Local(ask, limit.Policy{Budgets: on.Budgets, Rates: on.Rates}, c.gate.replicas.Load())
 	if !ok {
+		admission.Abandon()
 		if unsaid, ok := c.gate.outages.now(c.gate.now()); ok {
 			c.gate.log.Warn("request refused: redis gave no verdict", "request_id", c.id, "scope", denied.Scope.Kind,
 				"limit", denied.Kind, "error", err, "more_since", unsaid)
@@ -274,6 +278,7 @@ func (c *Call) withoutRedis(ask limit.Ask, err error) *Reply {
 		return c.refuse(&refusal.Refusal{Reason: refusal.StoreDown})
 	}
 	c.grant = g
+	admission.Adopt(g)
 	c.gate.metrics.unleased.Inc()
 	return nil
 }

@@ -10,7 +10,6 @@ import (
 
 	"github.com/tollgate-proxy/tollgate/governance/cache"
 	"github.com/tollgate-proxy/tollgate/governance/identity"
-	"github.com/tollgate-proxy/tollgate/governance/ledger"
 	"github.com/tollgate-proxy/tollgate/governance/limit"
 	"github.com/tollgate-proxy/tollgate/governance/price"
 	"github.com/tollgate-proxy/tollgate/governance/refusal"
@@ -202,24 +201,5 @@ func (c *Call) End() {
 	defer c.gate.end()
 	if c.grant != nil {
 		c.settle()
-	}
-}
-
-// lost writes the record of a request whose lease this admission found run out.
-func (c *Call) lost(list []limit.Lost) {
-	for _, l := range list {
-		id, _, _ := strings.Cut(l.ID, "~") // of a request that was decided again: see leaseID
-		c.gate.log.Warn("lease ran out: its process died or was frozen", "request_id", id, "key", l.Note)
-		r := ledger.Record{ID: id, Key: l.Note, Outcome: ledger.Lost, Reserved: l.Nano, EndedAt: c.gate.limiter.Now()}
-		if id, err := uuid.Parse(id); err == nil {
-			r.AdmittedAt = time.Unix(id.Time().UnixTime()).UTC()
-		}
-		switch k := c.policy.ids[l.Note]; {
-		case k != nil:
-			belong(&r, k.key)
-		case l.Note == c.caller.key.ID:
-			belong(&r, c.caller.key)
-		}
-		c.gate.append(&r)
 	}
 }

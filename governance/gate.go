@@ -86,6 +86,7 @@ func New(opt Options) (*Gate, error) {
 	cfg := opt.Config
 	g.limiter = limit.New(limit.Options{
 		Prefix: cfg.Redis.Prefix, StreamMax: cfg.Ledger.StreamMax, Clustered: g.backend.Clustered(),
+		Found: func(list []limit.Lost) { g.lost(g.policy.Load(), nil, list) },
 	})
 	if err := g.Apply(cfg); err != nil {
 		return nil, err

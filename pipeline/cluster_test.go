@@ -257,7 +257,7 @@ func TestClusterFailover(t *testing.T) {
 		time.Sleep(time.Millisecond)
 	}
 	c.WaitStable()
-	c.KillMaster(tags[0])
+	dead := c.KillMaster(tags[0])
 	for range 10 {
 		write() // two groups get through, one waits
 	}
@@ -272,7 +272,7 @@ func TestClusterFailover(t *testing.T) {
 	if _, err := pipeline.Declare(b.Batch("r"), "a", pipeline.Bytes, "GET", tags[1]+"x").Get(t.Context()); !errors.Is(err, pipeline.ErrNil) {
 		t.Errorf("another master: %v", err)
 	}
-	c.WaitFailover()
+	c.WaitFailover(dead)
 	ok := false
 	for end := time.Now().Add(5 * time.Second); !ok && time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 		_, err = pipeline.Declare(b.Batch("r"), "a", pipeline.Bytes, "GET", tags[0]+"x").Get(t.Context())

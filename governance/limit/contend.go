@@ -93,9 +93,7 @@ func (a *Admission) release(d *pipeline.Deferred, groups []group) {
 	if !slices.ContainsFunc(groups, func(g group) bool { return g.granted() }) {
 		return
 	}
-	w := d.Writes()
-	a.grant(groups).write(w, Ending{Void: true})
-	w.Close()
+	a.grant(groups).giveBack(d)
 	for i := range groups {
 		if groups[i].granted() {
 			groups[i].answer = ""

@@ -24,6 +24,8 @@ type Grant struct {
 	periods  [][]string
 	leased   bool
 	renewed  time.Time // guarded by the holder
+	awaited  *lateness // of an admission that the request went on without; nil for others
+	tardy    bool      // it came when the request had gone on
 }
 
 // portion is what one script granted of a request: the scopes from one index up to another. Every server has a clock of
@@ -99,7 +101,7 @@ func (a *Admission) hold(v Verdict) Verdict {
 	l, g := a.limiter, a.grant(a.groups)
 	for i := range a.groups {
 		of := &a.groups[i]
-		v.Would = append(v.Would, of.read(of.r.list(8))...)
+		v.Would = append(v.Would, of.refusals(of.r.list(8))...)
 		v.Broken = append(v.Broken, of.broken()...)
 	}
 	slices.SortStableFunc(v.Would, inOrder)

@@ -22,6 +22,7 @@ type group struct {
 	err      error // of answerError
 	now      int64 // Redis' clock, ms
 	failures []Failure
+	expired  []Lost
 }
 
 // answer is what one group answered: the first word of the script's reply.
@@ -136,6 +137,7 @@ func (a *Admission) declare(g *group, lease string, t time.Time) {
 		}
 	}
 	g.reply = pipeline.Eval(a.batch, "limit", pipeline.Raw, admitScript, keys, args...)
+	a.expect(g)
 }
 
 // receive takes the group's reply.
@@ -145,33 +147,38 @@ func (a *Admission) receive(ctx context.Context, g *group) {
 		g.answer, g.err = answerError, err
 		return
 	}
+	if a.read(g, raw); g.answer == answerError {
+		return
+	}
+	if g.answer == answerNo {
+		for i := range g.failures {
+			a.limiter.remember(g.failures[i])
+		}
+	}
+	a.limiter.observe(g.now)
+	a.lost = append(a.lost, g.expired...)
+}
+
+// read reads the group's reply.
+func (a *Admission) read(g *group, raw any) {
 	g.r = reader{raw}
-	g.answer, g.failures = answer(g.r.list(0).str()), nil
+	g.answer, g.failures, g.expired = answer(g.r.list(0).str()), nil, nil
 	g.now = g.r.list(1).int()
-	expired := reader{}
 	switch g.answer {
 	case answerOK:
 		g.now = g.r.list(2).int()
-		expired = g.r.list(9)
+		g.expired = lost(g.r.list(9))
 		if want, got := g.counted(), g.r.list(7).len(); got != want {
 			g.answer, g.err = answerError, fmt.Errorf("admission script answered for %d scopes of %d", got, want)
 		}
 	case answerNo:
-		g.failures = g.read(g.r.list(2))
-		expired = g.r.list(3)
-		for i := range g.failures {
-			a.limiter.remember(g.failures[i])
-		}
+		g.failures, g.expired = g.refusals(g.r.list(2)), lost(g.r.list(3))
 	case answerBusy:
-		g.failures = g.read(g.r.list(3))
-		expired = g.r.list(4)
+		g.failures, g.expired = g.refusals(g.r.list(3)), lost(g.r.list(4))
 	case answerClock, answerStale:
 	default:
 		g.answer, g.err = answerError, fmt.Errorf("admission script answered %q", g.answer)
-		return
 	}
-	a.limiter.observe(g.now)
-	a.lost = append(a.lost, lost(expired)...)
 }
 
 // counted is how many scopes a grant of the group counts: the chosen deployment too.

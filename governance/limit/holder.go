@@ -10,7 +10,7 @@ import (
 // holder keeps the leased grants of this process until they are settled.
 type holder struct {
 	mu     sync.Mutex
-	grants map[string]*Grant
+	grants map[*Grant]struct{}
 }
 
 func (h *holder) hold(g *Grant, now time.Time) {
@@ -19,7 +19,7 @@ func (h *holder) hold(g *Grant, now time.Time) {
 	}
 	h.mu.Lock()
 	g.renewed = now
-	h.grants[g.ID] = g
+	h.grants[g] = struct{}{}
 	h.mu.Unlock()
 }
 
@@ -28,7 +28,7 @@ func (h *holder) release(g *Grant) {
 		return
 	}
 	h.mu.Lock()
-	delete(h.grants, g.ID)
+	delete(h.grants, g)
 	h.mu.Unlock()
 }
 
@@ -49,7 +49,7 @@ func (l *Limiter) Renew(d *pipeline.Deferred, all bool) {
 	w := d.Writes()
 	l.holder.mu.Lock()
 	defer l.holder.mu.Unlock()
-	for _, g := range l.holder.grants {
+	for g := range l.holder.grants {
 		if all || now.Sub(g.renewed) >= renewEvery {
 			g.renewed = now
 			g.renew(w)

@@ -36,6 +36,7 @@ type Limiter struct {
 	streamMax int64        // records in each spend stream
 	offset    atomic.Int64 // Redis' clock minus this process', in ns, as the last reply showed it
 	holder    holder
+	found     func([]Lost)
 	now       func() time.Time
 	pause     func(time.Duration) // tests set it
 	clock     func() int64        // tests set it: unix ms that stand for the server's clock
@@ -49,16 +50,19 @@ type Options struct {
 	// Clustered splits what a request admits, renews and settles by the home of its scopes, one script each, for a Redis
 	// Cluster keeps each home on one server of its own and runs no script over several. Else one script does all.
 	Clustered bool
-	Now       func() time.Time // nil: time.Now
+	// Found is told of leases that a reply found run out which came too late for its request; nil: nobody is. It is called
+	// on a goroutine of the pipeline.
+	Found func([]Lost)
+	Now   func() time.Time // nil: time.Now
 }
 
 // New makes a limiter.
 func New(opt Options) *Limiter {
-	l := &Limiter{prefix: opt.Prefix, clustered: opt.Clustered, streamMax: max(opt.StreamMax/streams, 1), now: opt.Now, pause: time.Sleep}
+	l := &Limiter{prefix: opt.Prefix, clustered: opt.Clustered, streamMax: max(opt.StreamMax/streams, 1), found: opt.Found, now: opt.Now, pause: time.Sleep}
 	if l.now == nil {
 		l.now = time.Now
 	}
-	l.holder.grants = map[string]*Grant{}
+	l.holder.grants = map[*Grant]struct{}{}
 	return l
 }
 

@@ -44,6 +44,7 @@ type Admission struct {
 	room    [1]group
 	groups  []group
 	lost    []Lost // found by any group at any time
+	late    lateness
 }
 
 // Reserve declares the admission on a request's batch: one script, or one for each group that lives in a slot of its own.
@@ -62,12 +63,14 @@ func (l *Limiter) Reserve(b *pipeline.Batch, ask Ask) *Admission {
 var errClock = errors.New("redis' clock is not in the budget's period")
 
 // Get returns the verdict. The error says that Redis did not give one; it wraps [pipeline.ErrUnavailable] when Redis
-// did not answer at all. The verdict then still names the leases that were found to have run out.
+// did not answer at all: what answers later is up to [Admission.Adopt] or [Admission.Abandon], one of which must be called
+// after an error. The verdict then still names the leases that were found to have run out.
 //
 // On one server a refusal leaves nothing behind. Groups of a cluster can disagree: then what some have granted is
 // released through d, and nobody waits for that. Groups that refuse only because of what other requests hold for the
 // moment are asked again, in the one order that all requests keep, before the refusal is final: see [Admission.contend].
 func (a *Admission) Get(ctx context.Context, d *pipeline.Deferred) (Verdict, error) {
+	a.late.deferred = d
 	for i := range a.groups {
 		a.receive(ctx, &a.groups[i]) // the first sends them all
 	}

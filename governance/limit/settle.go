@@ -2,6 +2,7 @@ package limit
 
 import (
 	"hash/fnv"
+	"slices"
 	"strconv"
 
 	"github.com/tollgate-proxy/tollgate/governance/config"
@@ -28,23 +29,37 @@ func (g *Grant) Settle(w *pipeline.Writes, e Ending) {
 	for _, s := range g.scopes {
 		s.share.end()
 	}
-	g.write(w, e)
+	parts := g.awaited.end()
+	for _, part := range parts {
+		g.limiter.holder.release(part)
+	}
+	g.write(w, e, parts)
 }
 
 // write declares what an ending changes in Redis: on one server one script, on a cluster one for each portion and one
-// for the record, for each lives in a slot of its own. Each is numbered, and so repeated, by itself.
-func (g *Grant) write(w *pipeline.Writes, e Ending) {
+// for the record, for each lives in a slot of its own. Each is numbered, and so repeated, by itself. What came late of
+// the request's own admission stands in for the portions that know of no lease.
+func (g *Grant) write(w *pipeline.Writes, e Ending, late []*Grant) {
 	l := g.limiter
 	stream := ""
 	if e.Record != nil {
 		stream = l.prefix + ":spend:{" + shard(g.ID) + "}"
 	}
 	if !l.clustered {
-		g.once(w, &g.portions[0], e, stream)
+		of := g
+		if len(late) > 0 {
+			of = late[0]
+		}
+		of.once(w, &of.portions[0], e, stream)
 		return
 	}
+	for _, part := range late {
+		part.once(w, &part.portions[0], e, "")
+	}
 	for i := range g.portions {
-		g.once(w, &g.portions[i], e, "")
+		if !slices.ContainsFunc(late, func(part *Grant) bool { return part.portions[0].home == g.portions[i].home }) {
+			g.once(w, &g.portions[i], e, "")
+		}
 	}
 	if stream != "" {
 		g.once(w, &portion{home: shard(g.ID), at: g.At.UnixMilli(), bucket: -1}, e, stream)
@@ -82,7 +97,9 @@ func (g *Grant) settlement(writer string, p *portion, e Ending, stream string) (
 
 func (g *Grant) appendScope(args []any, p *portion, i int, e Ending) []any {
 	s := g.scopes[i]
-	takeBack := e.Void || (e.Cached && i == g.deploy)
+	// A deployment that was chosen too late did not serve: without a choice the first candidate does.
+	unserved := e.Cached || g.tardy && g.Chosen > 0
+	takeBack := e.Void || unserved && i == g.deploy
 	requests, actual := int64(0), counted(s.Counts, e.Usage)
 	if takeBack {
 		requests, actual = -1, 0

@@ -101,6 +101,7 @@ func (a *Admission) verdict(d *pipeline.Deferred) (Verdict, error) {
 	case len(v.Stale) > 0:
 		// Before an error: no failure policy may let a request pass on an identity that was revoked.
 		v.Failures = nil
+		a.Abandon()
 		return v, nil
 	case err != nil:
 		return Verdict{Lost: a.lost}, err
@@ -111,8 +112,8 @@ func (a *Admission) verdict(d *pipeline.Deferred) (Verdict, error) {
 	return v, nil
 }
 
-// read reads the failures of a reply.
-func (g *group) read(r reader) []Failure {
+// refusals reads the failures of a reply.
+func (g *group) refusals(r reader) []Failure {
 	list := make([]Failure, 0, r.len())
 	for i := range r.len() {
 		f := r.list(i)

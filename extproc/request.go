@@ -14,7 +14,7 @@ func (x *session) requestHeaders(req *extprocv3.ProcessingRequest, m *extprocv3.
 	}
 	x.setModes(req.GetProtocolConfig())
 	h := headers(m.GetHeaders().GetHeaders())
-	x.head = governance.Head{Method: h.first(":method"), Path: h.first(":path"), Headers: h}
+	x.head = governance.Head{Method: h.first(":method"), Path: h.first(":path"), Headers: h, Metadata: (*metadataOf)(x)}
 	call, reply := x.server.gate.Begin(x.head)
 	if reply != nil {
 		return x.immediate(reply)

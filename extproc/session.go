@@ -4,6 +4,7 @@ import (
 	filterv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/ext_proc/v3"
 	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
 	"github.com/tollgate-proxy/tollgate/governance"
@@ -90,6 +91,14 @@ func (x *session) handle(req *extprocv3.ProcessingRequest) error {
 // outOfOrder ends a stream whose messages make no sense. Envoy answers 500: nothing passes.
 func outOfOrder(what string) error {
 	return status.Errorf(codes.InvalidArgument, "unexpected %s", what)
+}
+
+// metadataOf is the gRPC metadata of a session's stream. A pointer to the session, it costs nothing until it is read.
+type metadataOf session
+
+// Values implements identity.Headers.
+func (m *metadataOf) Values(name string) []string {
+	return metadata.ValueFromIncomingContext(m.stream.Context(), name)
 }
 
 // send sends one answer; a failure means that the stream is over, which the next Recv tells.

@@ -177,6 +177,7 @@ func (c *Call) regions() []string {
 
 // ask sends the one pipeline before the model call and judges each reply of it.
 func (c *Call) ask(ctx context.Context, cands []candidate) *Reply {
+	ctx = c.traced(ctx)
 	batch := c.gate.backend.Batch(c.id)
 	scopes, counting := c.counting(cands)
 	ask := limit.Ask{Demand: c.demand, Scopes: c.caller.scopes, Candidates: scopes, Usage: c.target.Model.Strategy == "usage"}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/tollgate-proxy/tollgate/governance/cache"
 	"github.com/tollgate-proxy/tollgate/governance/identity"
@@ -22,6 +23,9 @@ type Head struct {
 	Method  string
 	Path    string // with the query
 	Headers Headers
+	// Metadata is that of the stream on which the request is shown: Envoy names its own span there, when it traces. Nil:
+	// there is none.
+	Metadata identity.Headers
 }
 
 // Headers are the headers of a message.
@@ -70,6 +74,9 @@ type Call struct {
 	answer answer
 	cached *cache.Entry // the answer came from here
 	ended  bool
+
+	span  trace.Span // nil: spans are off
+	reply *Reply     // our own answer; for the span
 }
 
 // Begin decides by the headers alone. It returns either a call, whose body is to be shown to Admit, or the whole answer.
@@ -77,8 +84,11 @@ type Call struct {
 func (g *Gate) Begin(h Head) (*Call, *Reply) {
 	c := &Call{gate: g, policy: g.policy.Load(), id: uuid.Must(uuid.NewV7()).String(), head: h, began: g.now()}
 	c.endpoint = usage.FindEndpoint(h.Method, h.Path)
+	c.startSpan()
 	if !g.begin() {
-		return nil, c.refuse(&refusal.Refusal{Reason: refusal.Draining})
+		reply := c.refuse(&refusal.Refusal{Reason: refusal.Draining})
+		c.endSpan()
+		return nil, reply
 	}
 	reply := c.identify()
 	if reply == nil && c.endpoint.Name == usage.Models && !c.pending() {
@@ -86,6 +96,8 @@ func (g *Gate) Begin(h Head) (*Call, *Reply) {
 	}
 	if reply != nil {
 		g.end()
+		c.reply = reply
+		c.endSpan()
 		return nil, reply
 	}
 	return c, nil
@@ -184,6 +196,7 @@ func (c *Call) render(r *refusal.Refusal) *Reply {
 	if c.trips > 0 && c.policy.cfg.Debug.TripsHeader {
 		reply.Header = append(reply.Header, [2]string{"x-tollgate-trips", strconv.Itoa(c.trips)})
 	}
+	c.reply = reply
 	return reply
 }
 
@@ -202,4 +215,5 @@ func (c *Call) End() {
 	if c.grant != nil {
 		c.settle()
 	}
+	c.endSpan()
 }

@@ -5,5 +5,5 @@
 // deployment, cached answer before the model call; usage, price, settlement, record and cache after it.
 //
 // It knows nothing of Envoy: package extproc shows it headers and bodies and carries out what it answers. It imports
-// the packages below it and pipeline.
+// the packages below it and pipeline, and OpenTelemetry's API: with a tracer each call is a span.
 package governance

@@ -1,6 +1,8 @@
 package governance
 
 import (
+	"context"
+
 	"github.com/tollgate-proxy/tollgate/governance/cache"
 	"github.com/tollgate-proxy/tollgate/governance/identity"
 	"github.com/tollgate-proxy/tollgate/governance/ledger"
@@ -79,7 +81,9 @@ func (c *Call) settle() {
 	e := c.ending()
 	cost := c.cost(e)
 	r := c.record(e, cost)
+	ctx := c.traced(context.Background())
 	w := c.gate.deferred.Writes()
+	w.For(ctx, c.id)
 	settlement := limit.Ending{
 		Nano: cost.Contract, Usage: e.usage, Void: e.void, Cached: e.outcome == ledger.CacheHit,
 	}
@@ -88,10 +92,11 @@ func (c *Call) settle() {
 		c.gate.totals.Add(r)
 		c.gate.metrics.settled(r)
 		c.learn(e)
+		c.traceRecord(r)
 	}
 	c.grant.Settle(w, settlement)
 	if e.outcome == ledger.Complete {
-		c.store(w, e)
+		c.store(ctx, w, e)
 	}
 	w.Close()
 }
@@ -159,7 +164,7 @@ func belong(r *ledger.Record, key *identity.Key) {
 }
 
 // store queues the answer for the cache, when it may be kept.
-func (c *Call) store(w *pipeline.Writes, e ending) {
+func (c *Call) store(ctx context.Context, w *pipeline.Writes, e ending) {
 	a := &c.answer
 	if a.collector == nil || !a.over {
 		return
@@ -177,6 +182,7 @@ func (c *Call) store(w *pipeline.Writes, e ending) {
 	}
 	if c.gate.stores != c.gate.deferred {
 		w = c.gate.stores.Writes()
+		w.For(ctx, c.id)
 		defer w.Close()
 	}
 	w.Do("cache", "SET", c.cacheKey.Redis(c.policy.cfg.Redis.Prefix), entry.Encode(c.cacheKey), "PX", ttl.Milliseconds())

@@ -11,6 +11,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/tollgate-proxy/tollgate/governance/config"
 	"github.com/tollgate-proxy/tollgate/governance/identity"
 	"github.com/tollgate-proxy/tollgate/governance/ledger"
@@ -35,6 +37,7 @@ type Options struct {
 	// Source has the identities that Redis has no copy of; nil: Redis has them all.
 	Source  identity.Source
 	Metrics *Metrics
+	Spans   trace.Tracer // makes a span of each call; nil makes none
 	Log     *slog.Logger
 }
 
@@ -48,6 +51,7 @@ type Gate struct {
 	rows     *identity.Memory // nil: identities come from the configuration file only
 	prices   *price.Table
 	metrics  *Metrics
+	spans    trace.Tracer // nil: off
 	log      *slog.Logger
 	learned  learned
 	outages  seldom // what is logged of requests that redis gave no verdict on
@@ -75,7 +79,7 @@ func New(opt Options) (*Gate, error) {
 	}
 	g := &Gate{
 		backend: opt.Counters, store: cmp.Or(opt.Cache, opt.Counters), prices: table, metrics: opt.Metrics, log: opt.Log, now: time.Now, random: rand.IntN,
-		idle: make(chan struct{}),
+		spans: opt.Spans, idle: make(chan struct{}),
 	}
 	if g.metrics == nil {
 		g.metrics = NewMetrics()
@@ -123,15 +127,23 @@ func (g *Gate) Apply(cfg *config.Config) error {
 	return nil
 }
 
-// Ready says why the gate should not be sent requests; nil means it should.
+var errAway = fmt.Errorf("%w: it did not answer lately", pipeline.ErrUnavailable)
+
+// Ready says why the gate should not be sent requests; nil means it should: it is not draining, Redis keeps its counters,
+// and it answers, or redis.on_failure lets requests pass without it. While the breaker is open that is told at once, and
+// the upkeep finds out when it ends; else Redis is asked, once.
 func (g *Gate) Ready(ctx context.Context) error {
 	if g.draining.Load() {
 		return errors.New("draining")
 	}
-	if err := g.backend.Ping(ctx); err != nil {
-		return err
+	err := errAway
+	if g.backend.Answering() {
+		err = g.backend.CheckMemoryPolicy(ctx)
 	}
-	return g.backend.CheckMemoryPolicy(ctx)
+	if on := g.policy.Load().cfg.Redis.OnFailure; errors.Is(err, pipeline.ErrUnavailable) && on.Budgets != "deny" && on.Rates != "deny" {
+		return nil
+	}
+	return err
 }
 
 // Totals are what this process has settled so far.

@@ -60,6 +60,7 @@ func (m *Metrics) watch(g *Gate) {
 		}
 		return 0
 	})
+	m.gauges = append(m.gauges, nodes{g.backend, g.store})
 	gauge("replicas", "Live tollgate processes on the same Redis.", func() float64 { return float64(g.replicas.Load()) })
 }
 

@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -83,7 +84,7 @@ func open(t *target, opt Options, dialect int) *Backend {
 	if t.cluster {
 		b.cluster = newCluster(s, t.hosts)
 	} else {
-		b.one = newNode(s, t.hosts[0])
+		b.one = newNode(s, cmp.Or(t.master, t.hosts[0]))
 	}
 	return b
 }
@@ -200,24 +201,30 @@ func (b *Backend) Ping(ctx context.Context) error {
 var ErrEvicts = errors.New("maxmemory-policy evicts keys: counters need noeviction")
 
 // CheckMemoryPolicy refuses a server that evicts keys: a counter that is evicted is a budget that starts again at zero.
-// A server that does not tell its policy passes.
+// A server that does not tell its policy passes. The masters of a cluster are asked at the same time, and one that answers
+// is enough, as for Ping.
 func (b *Backend) CheckMemoryPolicy(ctx context.Context) error {
-	if b.Embedded() {
-		return nil
-	}
 	ctx, cancel := context.WithTimeout(ctx, b.deadline)
 	defer cancel()
 	list := b.nodes(ctx)
 	if len(list) == 0 {
 		return unavailable(errNoNodes)
 	}
-	var errs []error
-	for _, n := range list {
-		err := n.checkMemoryPolicy(ctx)
+	errs := make([]error, len(list))
+	var asking sync.WaitGroup
+	for i, n := range list {
+		asking.Go(func() { errs[i] = n.checkMemoryPolicy(ctx) })
+	}
+	asking.Wait()
+	answered := false
+	for _, err := range errs {
 		if errors.Is(err, ErrEvicts) {
 			return err
 		}
-		errs = append(errs, err)
+		answered = answered || err == nil
+	}
+	if answered {
+		return nil
 	}
 	return errors.Join(errs...)
 }
@@ -228,6 +235,7 @@ func (n *node) checkMemoryPolicy(ctx context.Context) error {
 		if isReply(err) {
 			return nil
 		}
+		n.inTrouble()
 		return unavailable(err)
 	}
 	for line := range strings.Lines(info) {

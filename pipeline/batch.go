@@ -57,9 +57,10 @@ type declared struct {
 	script  *Script // nil for a plain command
 	keys    []string
 	args    []any
-	asking  bool      // of a cluster: the slot is on its way to the server that is asked
-	part    *share    // that carries it, as far as its owner knows; nil before it is sent
-	late    func(any) // wants a reply that comes after the caller has gone on
+	asking  bool   // of a cluster: the slot is on its way to the server that is asked
+	part    *share // that carries it, as far as its owner knows; nil before it is sent
+	// late wants a reply that comes after the caller has gone on, and says whether it was of use.
+	late func(any) bool
 
 	val any
 	err error
@@ -145,10 +146,12 @@ func (s *settings) tooLarge(args []any) error {
 // is called on another goroutine, at most once, and not at all for an error or for a reply that never came. Set it before
 // the first Get.
 func (h Handle[T]) Late(to func(T)) {
-	h.d.late = func(raw any) {
-		if v, err := h.decode(raw); err == nil {
+	h.d.late = func(raw any) bool {
+		v, err := h.decode(raw)
+		if err == nil {
 			to(v)
 		}
+		return err == nil
 	}
 }
 

@@ -233,29 +233,6 @@ func TestMemoryPolicyThatEvictsIsRefused(t *testing.T) {
 	}
 }
 
-func TestTracerNamesOwnersAndCommands(t *testing.T) {
-	t.Parallel()
-	tracer := pipeline.NewTracer(2)
-	b, err := pipeline.OpenEmbedded(pipeline.EmbeddedOptions{Tracer: tracer})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = b.Close() })
-	for _, caller := range []string{"r1", "r2", "r3"} {
-		batch := b.Batch(caller)
-		pipeline.Declare(batch, "cache", pipeline.Raw, "SET", "secret-key", "secret-value")
-		_, _ = pipeline.Declare(batch, "cache", pipeline.Bytes, "GET", "other").Get(t.Context())
-	}
-	trips := tracer.Trips()
-	if len(trips) != 2 || trips[0].Caller != "r3" || trips[1].Caller != "r2" || trips[0].N != 3 {
-		t.Fatalf("trips = %+v", trips)
-	}
-	want := pipeline.Command{Owner: "cache", Name: "set", Key: "secret-key"}
-	if got := trips[0].Commands[0]; got != want {
-		t.Errorf("command = %+v, want %+v", got, want)
-	}
-}
-
 // The embedded store is a store like any other: scripts, TTLs that move, a bound on its keys.
 func TestEmbeddedStore(t *testing.T) {
 	t.Parallel()

@@ -31,6 +31,6 @@
 // A failing command reaches only its owner. The error of the pipeline as a whole is never looked at: go-redis returns
 // the first one, and a harmless nil reply hides a NOSCRIPT or a WRONGTYPE behind it.
 //
-// The package knows nothing of what the commands are for. It imports go-redis, miniredis for the in-process store, and
-// client_golang for its metrics.
+// The package knows nothing of what the commands are for. It imports go-redis, miniredis for the in-process store,
+// client_golang for its metrics and OpenTelemetry's API for its spans.
 package pipeline

@@ -171,7 +171,7 @@ func (d *Deferred) flush(o *outbox, legs []leg) outcome {
 func (d *Deferred) send(to *node, legs []leg) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(d.ctx), flushTimeout)
 	defer cancel()
-	info := tripInfo{kind: KindDeferred, caller: d.writer}
+	rec := to.tracer.begin(to.addr, KindDeferred)
 	var cmds []redis.Cmder
 	last := make(map[string]int64) // number by where it is kept
 	for _, g := range legs {
@@ -181,15 +181,18 @@ func (d *Deferred) send(to *node, legs []leg) {
 				before, last[x.keys[0]] = last[x.keys[0]], x.seq
 			}
 			if g.asking {
-				info.owners, cmds = append(info.owners, x.owner), append(cmds, redis.NewCmd(ctx, "ASKING"))
+				rec.command(x.owner)
+				cmds = append(cmds, redis.NewCmd(ctx, "ASKING"))
 			}
 			x.cmd = redis.NewCmd(ctx, x.command(d.backend, before)...)
-			info.owners, cmds = append(info.owners, x.owner), append(cmds, x.cmd)
-			info.batches++
+			rec.command(x.owner)
+			rec.carry(x.of)
+			cmds = append(cmds, x.cmd)
 		}
 	}
 	if len(cmds) > 0 {
-		to.exec(ctx, info, cmds)
+		to.exec(ctx, cmds)
+		rec.end(cmds, false)
 	}
 }
 

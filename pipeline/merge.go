@@ -40,6 +40,7 @@ type share struct {
 	backend *Backend
 	kind    Kind
 	caller  string
+	since   time.Time // when it was handed in; for the trace
 	list    []*declared
 	done    chan struct{}        // closed when each command has its result, or has been sent once more
 	depth   int                  // 1, and one more with each further try
@@ -51,6 +52,7 @@ type share struct {
 
 // submit sends a share, alone or with others. It does not block.
 func (n *node) submit(s *share) {
+	s.since = n.tracer.now()
 	m := &n.merger
 	m.mu.Lock()
 	if m.senders >= maxSenders {
@@ -117,7 +119,8 @@ func (n *node) trip(group []*share) bool {
 	if n.late.Load() >= maxLate {
 		longest = wait
 	}
-	info, cmds := gather(group)
+	rec := n.tracer.begin(n.addr, group[0].kind)
+	cmds := gather(group, rec)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(group[0].ctx), longest)
 	defer cancel()
 	var over atomic.Bool
@@ -126,8 +129,10 @@ func (n *node) trip(group []*share) bool {
 			n.giveUp(group)
 		}
 	})
-	n.exec(ctx, info, cmds)
-	if over.CompareAndSwap(false, true) {
+	n.exec(ctx, cmds)
+	late := !over.CompareAndSwap(false, true)
+	rec.end(cmds, late)
+	if !late {
 		timer.Stop()
 		n.report(answered(cmds))
 		for _, s := range group {
@@ -146,22 +151,24 @@ func (n *node) trip(group []*share) bool {
 }
 
 // gather lists the commands of a group.
-func gather(group []*share) (tripInfo, []redis.Cmder) {
+func gather(group []*share, rec *record) []redis.Cmder {
+	rec.wait(group)
 	size := 0
 	for _, s := range group {
 		size += len(s.list)
 	}
-	info := tripInfo{kind: group[0].kind, caller: group[0].caller, batches: len(group), owners: make([]string, 0, size)}
 	cmds := make([]redis.Cmder, 0, size)
 	for _, s := range group {
 		for _, d := range s.list {
 			if d.asking {
-				info.owners, cmds = append(info.owners, d.owner), append(cmds, redis.NewCmd(s.ctx, "ASKING"))
+				rec.command(d.owner)
+				cmds = append(cmds, redis.NewCmd(s.ctx, "ASKING"))
 			}
-			info.owners, cmds = append(info.owners, d.owner), append(cmds, d.cmd)
+			rec.command(d.owner)
+			cmds = append(cmds, d.cmd)
 		}
 	}
-	return info, cmds
+	return cmds
 }
 
 // giveUp answers the callers of a trip whose deadline has passed, and lets the next trip go.
@@ -212,8 +219,8 @@ func (s *share) deliverLate() {
 		if d.late == nil {
 			continue
 		}
-		if val, err := d.cmd.Result(); err == nil {
-			d.late(val)
+		if val, err := d.cmd.Result(); err == nil && d.late(val) {
+			s.backend.tracer.lateReply()
 		}
 	}
 }

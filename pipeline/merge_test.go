@@ -1,12 +1,17 @@
 package pipeline_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/tollgate-proxy/tollgate/pipeline"
 	"github.com/tollgate-proxy/tollgate/pipeline/redistest"
@@ -74,5 +79,45 @@ func TestBurstOnAServerThatStopped(t *testing.T) {
 	}
 	if took := time.Since(begin); took > 2*time.Second {
 		t.Errorf("the last of 1000 waited %s with a deadline of 100ms", took)
+	}
+}
+
+// BenchmarkTracing is what a trip of three commands costs without a tracer, with one that keeps trips, and with spans that
+// a sampler leaves out or that go nowhere.
+func BenchmarkTracing(b *testing.B) {
+	server := redistest.Start(b)
+	kept, unsampled, sampled := pipeline.NewTracer(256), pipeline.NewTracer(256), pipeline.NewTracer(256)
+	never := sdktrace.NewTracerProvider(sdktrace.WithSampler(sdktrace.NeverSample())).Tracer("")
+	always := sdktrace.NewTracerProvider(sdktrace.WithBatcher(tracetest.NewNoopExporter())).Tracer("")
+	unsampled.Export(never)
+	sampled.Export(always)
+	for _, mode := range []struct {
+		name   string
+		tracer *pipeline.Tracer
+		spans  trace.Tracer // of the request
+	}{{"trace=off", nil, nil}, {"trace=kept", kept, nil}, {"trace=unsampled", unsampled, never}, {"trace=sampled", sampled, always}} {
+		backend, err := pipeline.Open(pipeline.Options{URL: server.URL(), Deadline: 5 * time.Second, Tracer: mode.tracer})
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.Cleanup(func() { _ = backend.Close() })
+		ask := func(ctx context.Context) error {
+			if mode.spans != nil {
+				var span trace.Span
+				ctx, span = mode.spans.Start(ctx, "request")
+				defer span.End()
+			}
+			batch := backend.Batch("bench")
+			pipeline.Declare(batch, "o", pipeline.Raw, "SET", "x", "1")
+			pipeline.Declare(batch, "o", pipeline.Raw, "GET", "y")
+			_, err := pipeline.Declare(batch, "o", pipeline.Bytes, "GET", "x").Get(ctx)
+			return err
+		}
+		for _, callers := range []int{1, 128} {
+			b.Run(fmt.Sprintf("%s/callers=%d", mode.name, callers), func(b *testing.B) {
+				b.ReportAllocs()
+				spread(b, callers, b.N, ask)
+			})
+		}
 	}
 }

@@ -53,15 +53,13 @@ func (n *node) inTrouble() {
 	}
 }
 
-// exec sends commands as one pipeline and records the trip. The commands' own errors are the result.
-func (n *node) exec(ctx context.Context, t tripInfo, cmds []redis.Cmder) {
-	started := n.tracer.start()
+// exec sends commands as one pipeline. The commands' own errors are the result.
+func (n *node) exec(ctx context.Context, cmds []redis.Cmder) {
 	p := n.client.Load().Pipeline()
 	for _, c := range cmds {
 		_ = p.Process(ctx, c) // queues; a pipeline returns no error here
 	}
 	_, _ = p.Exec(ctx) // the first error of all says nothing about any one of them
-	n.tracer.trip(ctx, started, n.addr, t, cmds)
 	n.judge(cmds)
 }
 

@@ -1,13 +1,11 @@
 package pipeline
 
 import (
-	"context"
-	"fmt"
 	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/redis/go-redis/v9"
+	"go.opentelemetry.io/otel/trace"
 )
 
 // Kind says what a trip was for.
@@ -21,20 +19,50 @@ const (
 	KindUpkeep   Kind = "upkeep"   // the process' own
 )
 
-// Trip is one pipeline sent to Redis and answered.
+// Kinds lists the kinds of trips.
+var Kinds = []Kind{KindRequest, KindAgain, KindDeferred, KindUpkeep}
+
+// Bounds of what is remembered of one trip: a flush can be thousands of commands for as many requests.
+const (
+	maxCommandsKept = 256
+	maxCallersKept  = maxMerged // all of a trip that requests wait for
+)
+
+// Trip is one pipeline sent to a server, answered or not.
 type Trip struct {
-	N        uint64    `json:"n"` // counts all trips of the process
-	At       time.Time `json:"at"`
-	Nanos    int64     `json:"duration_ns"`
-	Kind     Kind      `json:"kind"`
-	Caller   string    `json:"caller"`  // the request, the first one when several share the trip
-	Batches  int       `json:"batches"` // how many requests' batches share it; of a deferred trip, how many writes
-	Commands []Command `json:"commands"`
-	Error    string    `json:"error,omitempty"` // of the transport; commands' own errors stand with them
+	N      uint64    `json:"n"` // counts all trips of the process
+	At     time.Time `json:"at"`
+	Nanos  int64     `json:"duration_ns"`
+	Kind   Kind      `json:"kind"`
+	Server string    `json:"server"` // host:port, a socket's path, or the name that sentinels know the master by
+	// Callers are the requests that share the trip; of a deferred trip those whose writes it carries, as far as they are
+	// named, 64 at most.
+	Callers []string `json:"callers"`
+	Batches int      `json:"batches"` // how many requests' batches share it; of a deferred trip, how many writes
+	// Queued is how long the oldest of the batches waited for its turn before that, in nanoseconds; 0 of a deferred trip.
+	Queued   int64     `json:"queued_ns"`
+	Late     bool      `json:"late"`           // the deadline passed: its callers had gone on
+	Sent     int64     `json:"bytes_sent"`     // of commands, see Portion
+	Received int64     `json:"bytes_received"` // of replies
+	Size     int       `json:"size"`           // how many commands
+	Owners   []Portion `json:"owners"`
+	Commands []Command `json:"commands"`        // the first 256
+	Error    string    `json:"error,omitempty"` // of the transport
 }
 
 // Duration is how long the trip took.
-func (t Trip) Duration() time.Duration { return time.Duration(t.Nanos) }
+func (t *Trip) Duration() time.Duration { return time.Duration(t.Nanos) }
+
+// Portion is what one component has of a trip. Bytes are those of the protocol, computed from commands and replies:
+// which trip the bytes on a connection belong to, go-redis does not tell. They leave out what opens a connection, and
+// TLS. A command that provably never left counts none.
+type Portion struct {
+	Owner    string `json:"owner"`
+	Commands int    `json:"commands"`
+	Errors   int    `json:"errors"`
+	Sent     int64  `json:"bytes_sent"`
+	Received int64  `json:"bytes_received"`
+}
 
 // Command is one command of a trip. Values are left out: they may be secrets.
 type Command struct {
@@ -49,6 +77,8 @@ type Command struct {
 type Tracer struct {
 	seconds  *prometheus.HistogramVec
 	commands *prometheus.CounterVec
+	replies  prometheus.Counter
+	spans    trace.Tracer // nil: none are made
 
 	mu    sync.Mutex
 	n     uint64
@@ -69,22 +99,32 @@ func NewTracer(keep int) *Tracer {
 			Name: "tollgate_redis_commands_total",
 			Help: "Commands sent to Redis by the component that asked.",
 		}, []string{"owner"}),
+		replies: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "tollgate_redis_late_replies_total",
+			Help: "Replies that came after their caller had gone on, and were of use all the same.",
+		}),
 	}
 }
+
+// Export has each trip made a span from now on: a child of the span in the context of each request that waits for it, or
+// one of its own where nobody does. Call it before the first trip.
+func (t *Tracer) Export(spans trace.Tracer) { t.spans = spans }
 
 // Describe implements prometheus.Collector.
 func (t *Tracer) Describe(ch chan<- *prometheus.Desc) {
 	t.seconds.Describe(ch)
 	t.commands.Describe(ch)
+	t.replies.Describe(ch)
 }
 
 // Collect implements prometheus.Collector.
 func (t *Tracer) Collect(ch chan<- prometheus.Metric) {
 	t.seconds.Collect(ch)
 	t.commands.Collect(ch)
+	t.replies.Collect(ch)
 }
 
-// Trips returns the remembered trips, the newest first.
+// Trips returns the remembered trips, the newest first. They are shared: do not change them.
 func (t *Tracer) Trips() []Trip {
 	if t == nil {
 		return nil
@@ -98,79 +138,41 @@ func (t *Tracer) Trips() []Trip {
 	return list
 }
 
-func (t *Tracer) start() time.Time {
+// now is the time, for what only a tracer wants to know.
+func (t *Tracer) now() time.Time {
 	if t == nil {
 		return time.Time{}
 	}
 	return time.Now()
 }
 
-// tripInfo says what a trip is for. Owners run parallel to its commands.
-type tripInfo struct {
-	kind    Kind
-	caller  string
-	batches int
-	owners  []string
+// lateReply counts a reply that came late and was of use.
+func (t *Tracer) lateReply() {
+	if t != nil {
+		t.replies.Inc()
+	}
 }
 
-// trip records one pipeline.
-func (t *Tracer) trip(ctx context.Context, started time.Time, addr string, info tripInfo, cmds []redis.Cmder) {
-	if t == nil {
-		return
-	}
-	kind, caller, batches, owners := info.kind, info.caller, info.batches, info.owners
-	took := time.Since(started)
-	transport := transportError(cmds)
+// remember counts a trip that is over and keeps it.
+func (t *Tracer) remember(trip *Trip) {
 	result := "ok"
-	if transport != nil {
+	if trip.Error != "" {
 		result = "error"
 	}
-	t.seconds.WithLabelValues(string(kind), result).Observe(took.Seconds())
-	for _, o := range owners {
-		t.commands.WithLabelValues(o).Inc()
+	t.seconds.WithLabelValues(string(trip.Kind), result).Observe(trip.Duration().Seconds())
+	for i := range trip.Owners {
+		t.commands.WithLabelValues(trip.Owners[i].Owner).Add(float64(trip.Owners[i].Commands))
 	}
 	if t.keep == 0 {
 		return
-	}
-	trip := Trip{At: started, Nanos: took.Nanoseconds(), Kind: kind, Caller: caller, Batches: batches, Commands: make([]Command, len(cmds))}
-	if transport != nil {
-		trip.Error = transport.Error()
-	}
-	for i, c := range cmds {
-		trip.Commands[i] = describe(owners[i], c)
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	trip.N = t.n + 1
 	if len(t.trips) < t.keep {
-		t.trips = append(t.trips, trip)
+		t.trips = append(t.trips, *trip)
 	} else {
-		t.trips[int(t.n)%t.keep] = trip
+		t.trips[int(t.n)%t.keep] = *trip
 	}
 	t.n++
-}
-
-func describe(owner string, c redis.Cmder) Command {
-	d := Command{Owner: owner, Name: c.Name()}
-	args := c.Args()
-	key := 1
-	if d.Name == "evalsha" || d.Name == "eval" {
-		key = 3
-	}
-	if len(args) > key {
-		d.Key = fmt.Sprint(args[key])
-	}
-	if err := c.Err(); isReply(err) {
-		d.Error = err.Error()
-	}
-	return d
-}
-
-func transportError(cmds []redis.Cmder) error {
-	for _, c := range cmds {
-		if err := c.Err(); err != nil && !isReply(err) {
-			return err
-		}
-	}
-	return nil
 }

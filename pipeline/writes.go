@@ -1,22 +1,27 @@
 package pipeline
 
 import (
+	"context"
 	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"go.opentelemetry.io/otel/trace"
 )
 
 // Writes is what one request writes afterwards. It belongs to one goroutine; Close is idempotent.
 type Writes struct {
 	deferred *Deferred
-	mu       sync.Mutex // the queue's deadline may take what is there
+	caller   string             // the request, for traces; "" when it is not known
+	span     *trace.SpanContext // its span; nil when it has none
+	mu       sync.Mutex         // the queue's deadline may take what is there
 	list     []*write
 }
 
 // write is one queued command.
 type write struct {
 	owner       string
+	of          *Writes // that declared it; nil for what was found on disk
 	slot        uint16
 	size        int     // of keys and arguments, in bytes
 	plain       []any   // a command without a script
@@ -40,6 +45,15 @@ type write struct {
 // Writes starts the deferred batch of one request. Nothing is sent until Close, or until the deadline after the first
 // declaration.
 func (d *Deferred) Writes() *Writes { return &Writes{deferred: d} }
+
+// For names the request whose writes these are, for traces, before the first is declared. The spans of the trips that
+// carry them link to its span, when ctx has one that is sampled.
+func (w *Writes) For(ctx context.Context, caller string) {
+	w.caller = caller
+	if sc := trace.SpanContextFromContext(ctx); sc.IsSampled() {
+		w.span = &sc
+	}
+}
 
 // Writer is the id under which Once writes are numbered.
 func (w *Writes) Writer() string { return w.deferred.writer }
@@ -88,7 +102,7 @@ func (w *Writes) add(x *write, key string, args []any) {
 		}
 		return
 	}
-	x.slot = d.slotOf(key)
+	x.of, x.slot = w, d.slotOf(key)
 	x.size = sizeOf(x.keys, args)
 	w.mu.Lock()
 	opens := len(w.list) == 0

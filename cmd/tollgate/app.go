@@ -31,6 +31,7 @@ type app struct {
 	backend  *pipeline.Backend // counters
 	cache    *pipeline.Backend // cached answers; may be the same
 	tracer   *pipeline.Tracer
+	spans    *spans // nil: none are sent
 	gate     *governance.Gate
 	xds      *envoy.Server // nil: not served
 	registry *prometheus.Registry
@@ -62,6 +63,12 @@ func newApp(cfg *config.Config, at addresses, log *slog.Logger) (*app, error) {
 // start brings up the parts in order.
 func (a *app) start(at addresses) (err error) {
 	cfg, log := a.cfg, a.log
+	if a.spans, err = newSpans(cfg.Tracing, log); err != nil {
+		return err
+	}
+	if a.spans != nil {
+		a.tracer.Export(a.spans.tracer("pipeline"))
+	}
 	if err := a.openStores(); err != nil {
 		return err
 	}
@@ -75,6 +82,9 @@ func (a *app) start(at addresses) (err error) {
 		log.Info("using the in-process store: nothing is kept across restarts, and nothing is shared with other processes")
 	}
 	options := governance.Options{Config: cfg, Counters: a.backend, Cache: a.cache, Metrics: governance.NewMetrics(), Log: log}
+	if a.spans != nil {
+		options.Spans = a.spans.tracer("governance")
+	}
 	if err := a.openJournal(&options); err != nil {
 		return err
 	}
@@ -225,6 +235,8 @@ func fixed(was, is *config.Config) string {
 		return "log"
 	case (was.Journal == nil) != (is.Journal == nil) || was.Journal != nil && *was.Journal != *is.Journal:
 		return "journal"
+	case (was.Tracing == nil) != (is.Tracing == nil) || was.Tracing != nil && *was.Tracing != *is.Tracing:
+		return "tracing"
 	case was.Ledger.StreamMax != is.Ledger.StreamMax:
 		return "ledger.stream_max"
 	}
@@ -261,6 +273,7 @@ func (a *app) shutdown(grace time.Duration) error {
 	ctx, cancel = context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	errs = append(errs, a.gate.Drain(ctx), a.gate.Close(ctx))
+	a.spans.close()
 	for _, s := range a.http {
 		errs = append(errs, s.Close())
 	}
@@ -291,5 +304,6 @@ func (a *app) abort() {
 	if a.gate != nil {
 		_ = a.gate.Close(ctx)
 	}
+	a.spans.close()
 	_ = a.closeStores()
 }

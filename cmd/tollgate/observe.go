@@ -2,17 +2,12 @@ package main
 
 import (
 	"context"
-	"html/template"
 	"net"
 	"net/http"
 	"strings"
 	"time"
 
-	"github.com/go-json-experiment/json"
-	"github.com/go-json-experiment/json/jsontext"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
-
-	"github.com/tollgate-proxy/tollgate/pipeline"
 )
 
 // healthHandler serves /healthz, /readyz and /metrics. No identities show in them.
@@ -46,22 +41,7 @@ func (a *app) ready(ctx context.Context) string {
 // debugHandler serves /debug/trips, to this machine alone.
 func (a *app) debugHandler() http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /debug/trips", func(w http.ResponseWriter, r *http.Request) {
-		trips := a.tracer.Trips()
-		if strings.Contains(r.Header.Get("Accept"), "text/html") {
-			w.Header().Set("content-type", "text/html; charset=utf-8")
-			if err := tripsPage.Execute(w, trips); err != nil {
-				a.log.Error("trips cannot be written", "error", err)
-			}
-			return
-		}
-		w.Header().Set("content-type", "application/json")
-		if err := json.MarshalWrite(w, struct {
-			Trips []pipeline.Trip `json:"trips"`
-		}{trips}, jsontext.WithIndent("  ")); err != nil {
-			a.log.Error("trips cannot be written", "error", err)
-		}
-	})
+	mux.HandleFunc("GET /debug/trips", a.debugTrips)
 	return localOnly(mux)
 }
 
@@ -85,13 +65,3 @@ func hostPort(host string) string {
 	}
 	return net.JoinHostPort(strings.Trim(host, "[]"), "0")
 }
-
-var tripsPage = template.Must(template.New("trips").Parse(`<!doctype html><meta charset="utf-8"><title>tollgate: trips to Redis</title>
-<style>body{font:14px system-ui;margin:2em}table{border-collapse:collapse}td,th{text-align:left;padding:.3em .8em;border-bottom:1px solid #ddd;vertical-align:top}</style>
-<h1>Trips to Redis, the newest first</h1>
-<p>Somebody waits for those of kind <b>request</b> and <b>again</b>; nobody for <b>deferred</b>.</p>
-<table><tr><th>#<th>at<th>kind<th>took<th>caller<th>commands</tr>
-{{range .}}<tr><td>{{.N}}<td>{{.At.Format "15:04:05.000"}}<td>{{.Kind}}<td>{{.Duration}}<td>{{.Caller}}<td>
-{{range .Commands}}<b>{{.Owner}}</b> {{.Name}} {{.Key}} {{.Error}}<br>{{end}}{{.Error}}</tr>{{end}}
-</table>
-`))

@@ -58,13 +58,13 @@ func TestDebugTrips(t *testing.T) {
 	_, _ = pipeline.Declare(a.backend.Batch("req-1"), "cache", pipeline.Bytes, "GET", "some-key").Get(t.Context())
 	url := "http://" + a.bound["admin"] + "/debug/trips"
 	code, body := get(t, url)
-	for _, want := range []string{`"caller": "req-1"`, `"owner": "cache"`, `"name": "get"`, `"key": "some-key"`, `"duration_ns": `, `"kind": "request"`} {
+	for _, want := range []string{"\"callers\": [\n        \"req-1\"\n", `"owner": "cache"`, `"name": "get"`, `"key": "some-key"`, `"duration_ns": `, `"kind": "request"`} {
 		if code != 200 || !strings.Contains(body, want) {
 			t.Errorf("status %d: no %s in\n%s", code, want, body)
 		}
 	}
 	code, body = get(t, url, "Accept", "text/html")
-	if code != 200 || !strings.Contains(body, "<td>req-1<td>") || !strings.Contains(body, "<b>cache</b> get some-key") {
+	if code != 200 || !strings.Contains(body, "<td>\nreq-1<br><td>") || !strings.Contains(body, "<b>cache</b> get some-key") {
 		t.Errorf("page: %d\n%s", code, body)
 	}
 	if code, _ := get(t, url, "Host", "rebound.example"); code != http.StatusForbidden {

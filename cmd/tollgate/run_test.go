@@ -180,7 +180,7 @@ func TestRunSaysWhatIsWrong(t *testing.T) {
 		{"health port in use", in("health"), os.Environ(), 1, `^tollgate: listen.health: \S+ is in use\n$`},
 		{"no envoy", runConfig, []string{"PATH=/nonexistent"}, 1, `^tollgate: no envoy binary: .*\n$`},
 		{"unknown key", runConfig + "budgts: 1\n", os.Environ(), 2, `^\S+tollgate.yaml:5: budgts: unknown key.*\n$`},
-		{"not built yet", runConfig + "tracing: {otlp: 'http://127.0.0.1:4317'}\n", os.Environ(), 2, `^\S+tollgate.yaml:5: tracing: not yet: .*\n$`},
+		{"not built yet", runConfig + "routing: envoy\n", os.Environ(), 2, `^\S+tollgate.yaml:5: routing: not yet: .*\n$`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()

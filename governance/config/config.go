@@ -201,7 +201,11 @@ type Debug struct {
 	TripsHeader bool
 }
 
-// Tracing sends OpenTelemetry spans.
+// Tracing sends OpenTelemetry spans, by OTLP over gRPC.
 type Tracing struct {
+	// OTLP is the receiver's URL, http:// without TLS and https:// with, or [TracingOn].
 	OTLP string
 }
+
+// TracingOn leaves the receiver to the variables OTEL_EXPORTER_OTLP_ENDPOINT and OTEL_EXPORTER_OTLP_TRACES_ENDPOINT.
+const TracingOn = "on"

@@ -22,6 +22,7 @@ func (c *Config) Explain(w io.Writer) error {
 	e.models(c)
 	e.identities(c)
 	e.cache(c.Cache)
+	e.tracing(c.Tracing)
 	e.findings("set, and not acted on by this version", c.NotYet)
 	e.findings("missing", c.Missing)
 	e.findings("warnings", c.Warnings)
@@ -218,6 +219,16 @@ func (e *explainer) cache(c *Cache) {
 		return
 	}
 	e.title("cache: answers live %s, shared within each %s, at most %s each", showDuration(c.TTL), c.Scope, showBytes(c.MaxEntry))
+}
+
+func (e *explainer) tracing(t *Tracing) {
+	switch {
+	case t == nil:
+	case t.OTLP == TracingOn:
+		e.title("spans: by OTLP over gRPC to the endpoint that the OTEL_* variables name")
+	default:
+		e.title("spans: by OTLP over gRPC to %s, as the OTEL_* variables say", t.OTLP)
+	}
 }
 
 func (e *explainer) findings(title string, found []Finding) {

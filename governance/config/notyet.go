@@ -23,7 +23,6 @@ var notYet = []unbuilt{
 	{key: "ledger.retention", except: []string{"400d"}},
 	{key: "admin.tokens"},
 	{key: "alerts.webhooks"},
-	{key: "tracing"},
 	{key: "price_map"},
 
 	// callers

@@ -58,7 +58,7 @@ func (d *decoder) settings(s *section) {
 	inside(s, "tracing", func(t *section) {
 		c.Tracing = &Tracing{}
 		if t.require("otlp") != nil {
-			t.url("otlp", &c.Tracing.OTLP, upstreamRule)
+			t.url("otlp", &c.Tracing.OTLP, otlpRule)
 		}
 	})
 }

@@ -31,7 +31,16 @@ func httpRule(s string, query bool) string {
 }
 
 func upstreamRule(s string) string { return httpRule(s, false) }
-func webhookRule(s string) string  { return httpRule(s, true) }
+
+// otlpRule: a URL, or "on".
+func otlpRule(s string) string {
+	if s == TracingOn {
+		return ""
+	}
+	return upstreamRule(s)
+}
+
+func webhookRule(s string) string { return httpRule(s, true) }
 
 // storeURL is a Redis or PostgreSQL URL in parts. Its hosts are not split by net/url, which knows only one.
 type storeURL struct {

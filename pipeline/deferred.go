@@ -50,7 +50,7 @@ type Deferred struct {
 	pending  int   // commands, those under way included
 	bytes    int
 	spare    int // of them replaceable
-	open     map[*Writes]time.Time
+	open     openList
 	lost     int64
 	dropped  int64
 	stopping bool
@@ -83,7 +83,7 @@ func NewDeferred(b *Backend, opt DeferredOptions) *Deferred {
 	}
 	d := &Deferred{
 		backend: b, opt: opt, writer: uuid.Must(uuid.NewV7()).String(),
-		lanes: map[uint16]*lane{}, boxes: map[*node]*outbox{}, open: map[*Writes]time.Time{},
+		lanes: map[uint16]*lane{}, boxes: map[*node]*outbox{},
 	}
 	d.ctx, d.stop = context.WithCancel(context.Background())
 	d.running.Go(d.tick)
@@ -150,21 +150,22 @@ func (d *Deferred) tick() {
 
 func (d *Deferred) opened(w *Writes) {
 	d.mu.Lock()
-	d.open[w] = time.Now().Add(d.opt.Deadline)
+	w.until = time.Now().Add(d.opt.Deadline)
+	d.open.add(w)
 	d.mu.Unlock()
 }
 
 // expire takes what Writes left open beyond their deadline.
 func (d *Deferred) expire(now time.Time) {
-	d.mu.Lock()
-	var due []*Writes
-	for w, at := range d.open {
-		if !now.Before(at) {
-			due = append(due, w)
+	for {
+		d.mu.Lock()
+		w := d.open.first
+		if w == nil || now.Before(w.until) {
+			d.mu.Unlock()
+			return
 		}
-	}
-	d.mu.Unlock()
-	for _, w := range due {
+		d.open.remove(w)
+		d.mu.Unlock()
 		w.Close()
 	}
 }
@@ -174,7 +175,7 @@ var errFull = errors.New("queue of deferred writes is full")
 
 func (d *Deferred) enqueue(w *Writes, list []*write) {
 	d.mu.Lock()
-	delete(d.open, w)
+	d.open.remove(w)
 	size := 0
 	for _, x := range list {
 		size += x.size
@@ -185,7 +186,7 @@ func (d *Deferred) enqueue(w *Writes, list []*write) {
 	for _, x := range list {
 		if x.once {
 			d.seq++
-			x.writer, x.seq, x.at = d.writer, d.seq, now
+			x.writer, x.seq, x.at = d.writer, d.seq, now.UnixNano()
 		}
 		d.place(x)
 	}

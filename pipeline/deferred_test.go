@@ -233,3 +233,31 @@ func TestNumbersOfManyPlacesShareAFlush(t *testing.T) {
 		t.Errorf("%d trips, want one with 30 commands", len(trips))
 	}
 }
+
+// BenchmarkDeferred is what a write costs from its declaration to Redis' answer, when writes come as fast as one caller
+// declares them.
+func BenchmarkDeferred(b *testing.B) {
+	server := redistest.Start(b)
+	backend, err := pipeline.Open(pipeline.Options{URL: server.URL()})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { _ = backend.Close() })
+	d := pipeline.NewDeferred(backend, pipeline.DeferredOptions{MaxPending: b.N + 1, MaxBytes: 1 << 40})
+	keys := make([]string, b.N)
+	for i := range keys {
+		keys[i] = fmt.Sprint("user:", i)
+	}
+	b.ReportAllocs()
+	b.ResetTimer()
+	for _, key := range keys {
+		w := d.Writes()
+		w.Do("bench", "INCRBY", key, 1)
+		w.Close()
+	}
+	for d.Pending() > 0 {
+		time.Sleep(100 * time.Microsecond)
+	}
+	b.StopTimer()
+	d.Drain(b.Context())
+}

@@ -107,7 +107,7 @@ func (k *keeper) collect(age time.Duration) (aged, spilled []*write) {
 	for _, l := range d.lanes {
 		for _, x := range l.queue[l.scanned:] {
 			if x.once && !x.kept && x.from == nil {
-				if x.at.After(before) {
+				if x.at > before.UnixNano() {
 					break
 				}
 				aged = append(aged, x)
@@ -339,7 +339,7 @@ func (x *write) entry() journal.Entry {
 		args[i] = wireText(a)
 	}
 	return journal.Entry{
-		At: x.at, Owner: x.owner, Writer: x.writer, Seq: x.seq,
+		At: time.Unix(0, x.at), Owner: x.owner, Writer: x.writer, Seq: x.seq,
 		Script: journal.Script{Name: x.script.name, Source: x.script.Source()}, Keys: x.keys, Args: args,
 	}
 }
@@ -378,7 +378,7 @@ func (k *keeper) write(e *journal.Entry) *write {
 	for i, a := range e.Args {
 		args[i] = a
 	}
-	x := &write{owner: e.Owner, script: s, keys: e.Keys, args: args, once: true, writer: e.Writer, seq: e.Seq, at: e.At}
+	x := &write{owner: e.Owner, script: s, keys: e.Keys, args: args, once: true, writer: e.Writer, seq: e.Seq, at: e.At.UnixNano()}
 	x.size = sizeOf(x.keys, args)
 	x.slot = k.d.slotOf(first(x.keys))
 	return x

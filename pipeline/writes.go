@@ -16,6 +16,13 @@ type Writes struct {
 	span     *trace.SpanContext // its span; nil when it has none
 	mu       sync.Mutex         // the queue's deadline may take what is there
 	list     []*write
+	room     [2]*write // a first list, for a list of its own is too much for most
+	closed   bool      // once: then the room is taken
+
+	// guarded by the queue's lock
+	until      time.Time
+	prev, next *Writes // among the open ones
+	isOpen     bool
 }
 
 // write is one queued command.
@@ -24,10 +31,9 @@ type write struct {
 	of          *Writes // that declared it; nil for what was found on disk
 	slot        uint16
 	size        int     // of keys and arguments, in bytes
-	plain       []any   // a command without a script
-	script      *Script // else a script
+	script      *Script // nil for a plain command
 	keys        []string
-	args        []any
+	args        []any // of a plain command all of it
 	once        bool
 	writer      string // of a once
 	seq         int64  // its number
@@ -36,10 +42,10 @@ type write struct {
 	cmd         *redis.Cmd
 
 	// for the keeper
-	at   time.Time // when it was queued
-	kept bool      // it is on disk too, in this process' journal
-	gone bool      // it was answered or dropped
-	from *remains  // where it was found; nil for this process' own
+	at   int64    // when it was queued, in unix nanoseconds
+	kept bool     // it is on disk too, in this process' journal
+	gone bool     // it was answered or dropped
+	from *remains // where it was found; nil for this process' own
 }
 
 // Writes starts the deferred batch of one request. Nothing is sent until Close, or until the deadline after the first
@@ -60,7 +66,7 @@ func (w *Writes) Writer() string { return w.deferred.writer }
 
 // Do declares a command that may be repeated and may be lost, such as setting a copy. Its key follows its name.
 func (w *Writes) Do(owner string, args ...any) {
-	w.add(&write{owner: owner, plain: args, replaceable: true}, keyOf(args), args)
+	w.add(&write{owner: owner, args: args, replaceable: true}, keyOf(args), args)
 }
 
 // Eval declares a script that may be repeated and may be lost, because a later one makes good for it.
@@ -106,6 +112,9 @@ func (w *Writes) add(x *write, key string, args []any) {
 	x.size = sizeOf(x.keys, args)
 	w.mu.Lock()
 	opens := len(w.list) == 0
+	if w.list == nil && !w.closed {
+		w.list = w.room[:0]
+	}
 	w.list = append(w.list, x)
 	w.mu.Unlock()
 	if opens {
@@ -136,10 +145,11 @@ func sizeOf(keys []string, args []any) int {
 func (w *Writes) Close() {
 	w.mu.Lock()
 	list := w.list
-	w.list = nil
+	w.list, w.closed = nil, true
 	w.mu.Unlock()
-	if list != nil {
+	if len(list) > 0 {
 		w.deferred.enqueue(w, list)
+		clear(list) // it may be the room, which w keeps
 	}
 }
 
@@ -147,7 +157,7 @@ func (w *Writes) Close() {
 // has its number in the same place; 0: there is none.
 func (x *write) command(b *Backend, before int64) []any {
 	if x.script == nil {
-		return x.plain
+		return x.args
 	}
 	args := x.args
 	if x.once {

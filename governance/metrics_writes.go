@@ -24,8 +24,10 @@ var writeMetrics = func() []writeMetric {
 	return []writeMetric{
 		metric("deferred_writes_pending", "Deferred commands that Redis has not answered.", gauge,
 			func(s *pipeline.DeferredStats) float64 { return float64(s.Pending) }),
-		metric("deferred_writes_lost_total", "Settlements and spend records given up for want of room.", counter,
+		metric("deferred_writes_lost_total", "Settlements and spend records given up: for want of room, or because they could not be sent.", counter,
 			func(s *pipeline.DeferredStats) float64 { return float64(s.Lost) }),
+		metric("deferred_writes_refused_total", "Deferred writes that Redis answered with an error for good.", counter,
+			func(s *pipeline.DeferredStats) float64 { return float64(s.Refused) }),
 		metric("deferred_writes_dropped_total", "Copies and renewals given up.", counter,
 			func(s *pipeline.DeferredStats) float64 { return float64(s.Dropped) }),
 		metric("journal_writes", "Deferred writes that are on disk because Redis has not answered them.", gauge,

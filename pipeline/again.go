@@ -76,7 +76,7 @@ func (b *Backend) redirect(d *declared) way {
 // renew makes a command ready for its next try.
 func (d *declared) renew(asking bool) {
 	args := d.cmd.Args()
-	if isNoScript(d.err) {
+	if d.script != nil && isNoScript(d.err) {
 		args = d.script.call(d.backend.dialect, true, d.keys, d.args)
 	}
 	d.cmd, d.asking = redis.NewCmd(context.Background(), args...), asking

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
 // Options says where a Redis is and how it is spoken to.
@@ -97,15 +98,25 @@ func (t *target) connect(addr string, deadline time.Duration, size int) *redis.C
 	if t.master != "" {
 		return redis.NewFailoverClient(t.failover(deadline, size))
 	}
-	return redis.NewClient(&redis.Options{
+	return redis.NewClient(t.options(addr, deadline, size))
+}
+
+func (t *target) options(addr string, deadline time.Duration, size int) *redis.Options {
+	return &redis.Options{
 		Network: t.network, Addr: addr, Username: t.username, Password: t.password, DB: t.db,
-		Protocol:        2,                                                         // no HELLO: a new connection is ready one trip earlier, and pushes are not used
-		DisableIdentity: true,                                                      // no CLIENT SETINFO, for the same reason
+		Protocol:        2,                                                         // pushes are not used
+		DisableIdentity: true,                                                      // no CLIENT SETINFO: a new connection is ready one trip earlier
 		MaxRetries:      -1,                                                        // never resend what may have been executed
 		Dialer:          dialer(t.tls), DialTimeout: dialTimeout, DialerRetries: 1, // a refused connection is an answer
 		ContextTimeoutEnabled: true, ReadTimeout: lastTimeout, WriteTimeout: lastTimeout,
-		PoolSize: size, PoolTimeout: deadline, PipelinePoolSize: -1,
-	})
+		PoolSize: size, PoolTimeout: deadline, PipelinePoolSize: -1, MaintNotificationsConfig: noNotices(),
+	}
+}
+
+// noNotices turns maintenance notifications off: they need RESP3, and go-redis looks the host up when it makes a client
+// with them, for up to two seconds.
+func noNotices() *maintnotifications.Config {
+	return &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 }
 
 // failover is the same for a server that sentinels name.

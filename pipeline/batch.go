@@ -95,7 +95,7 @@ func Eval[T any](b *Batch, owner string, decode func(any) (T, error), s *Script,
 }
 
 func add[T any](b *Batch, d *declared, args []any, decode func(any) (T, error)) Handle[T] {
-	if err := b.backend.tooLarge(args); err != nil {
+	if err := b.backend.unfit(args); err != nil {
 		d.err, d.part = err, noPart
 	} else {
 		b.waiting = append(b.waiting, d)
@@ -126,7 +126,12 @@ func keyOf(args []any) string {
 // with it: it was not sent.
 var ErrTooLarge = errors.New("an argument is larger than a redis value may be")
 
-func (s *settings) tooLarge(args []any) error {
+// ErrArgument is what a handle returns whose command has an argument of a type that has no form on the wire. Sent, it would
+// fail the trip of all who share it.
+var ErrArgument = errors.New("an argument cannot be sent")
+
+// unfit says why a command must not be sent.
+func (s *settings) unfit(args []any) error {
 	for _, a := range args {
 		size := 0
 		switch v := a.(type) {
@@ -134,6 +139,9 @@ func (s *settings) tooLarge(args []any) error {
 			size = len(v)
 		case []byte:
 			size = len(v)
+		case nil, bool, float64, int, int8, int16, int32, int64, uint, uint8, uint16, uint32, uint64:
+		default:
+			return fmt.Errorf("%w: it is a %T", ErrArgument, a)
 		}
 		if size > s.maxValue {
 			return fmt.Errorf("%w: %d bytes, at most %d", ErrTooLarge, size, s.maxValue)

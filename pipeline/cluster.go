@@ -187,8 +187,12 @@ func (c *cluster) at(addr string) *node {
 	return c.add(addr)
 }
 
-// neighbour is the address of another server as this one tells it. A host that is left out, or not known, is its own.
+// neighbour is the address of another server as this one tells it. A host that is left out, or not known, is its own; an
+// IPv6 address comes without brackets.
 func (n *node) neighbour(addr string) string {
+	if i := strings.LastIndexByte(addr, ':'); i > 0 && net.ParseIP(addr[:i]) != nil {
+		return net.JoinHostPort(addr[:i], addr[i+1:])
+	}
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil || host != "" && host != "?" {
 		return addr

@@ -52,9 +52,11 @@ type Deferred struct {
 	spare    int // of them replaceable
 	open     openList
 	lost     int64
+	refused  int64
 	dropped  int64
 	stopping bool
-	keeper   *keeper // nil: nothing is kept on disk
+	warned   time.Time // when the log was told last that Redis does not take writes
+	keeper   *keeper   // nil: nothing is kept on disk
 
 	ctx     context.Context //nolint:containedctx // ends with Drain: flushes belong to no caller
 	stop    context.CancelFunc
@@ -115,8 +117,12 @@ func (d *Deferred) Pending() int {
 type DeferredStats struct {
 	Pending int // commands that Redis has not answered, those on disk included
 	OnDisk  int // exactly-once writes that are in the journal
-	// Lost are exactly-once writes that were given up, for want of room.
+	// Lost are exactly-once writes that were given up: for want of room, because they cannot be sent, or because they came
+	// after Drain.
 	Lost int64
+	// Refused are writes, of either kind, that Redis answered with an error for good: a key of the wrong type, say. A script
+	// may have run half-way.
+	Refused int64
 	// Dropped are writes that may be lost and were: for want of room, or because they could not be repeated in their place.
 	Dropped int64
 	Journal journal.Stats // zero without a journal
@@ -127,7 +133,7 @@ func (d *Deferred) Stats() DeferredStats {
 	s := DeferredStats{Pending: d.Pending()}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	s.Lost, s.Dropped = d.lost, d.dropped
+	s.Lost, s.Refused, s.Dropped = d.lost, d.refused, d.dropped
 	if k := d.keeper; k != nil {
 		s.OnDisk, s.Journal = k.onDisk(), d.opt.Journal.Stats()
 	}
@@ -170,8 +176,11 @@ func (d *Deferred) expire(now time.Time) {
 	}
 }
 
-// errFull is logged with each write that finds no room.
-var errFull = errors.New("queue of deferred writes is full")
+// What is logged with writes that are given up.
+var (
+	errFull    = errors.New("queue of deferred writes is full")
+	errStopped = errors.New("queue of deferred writes has stopped")
+)
 
 func (d *Deferred) enqueue(w *Writes, list []*write) {
 	d.mu.Lock()
@@ -191,9 +200,13 @@ func (d *Deferred) enqueue(w *Writes, list []*write) {
 		d.place(x)
 	}
 	lost, dropped = d.lost-lost, d.dropped-dropped
+	cause := errFull
+	if d.stopping {
+		cause = errStopped
+	}
 	d.mu.Unlock()
 	if lost > 0 || dropped > 0 {
-		d.opt.Log.Error("deferred writes given up", "error", errFull, "lost", lost, "dropped", dropped,
+		d.opt.Log.Error("deferred writes given up", "error", cause, "lost", lost, "dropped", dropped,
 			"limit", d.opt.MaxPending, "limit_bytes", d.opt.MaxBytes)
 	}
 }
@@ -203,7 +216,9 @@ func (d *Deferred) place(x *write) {
 	full := d.pending >= d.opt.MaxPending || d.bytes+x.size > d.opt.MaxBytes
 	k := d.keeper
 	switch {
-	case !full && (!x.once || k == nil || !k.holds()):
+	case d.stopping && x.once:
+		d.lost++ // nobody would send it, and the journal takes no more
+	case !full && !d.stopping && (!x.once || k == nil || !k.holds()):
 		d.push(x)
 	case !x.once:
 		d.dropped++

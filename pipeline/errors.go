@@ -19,6 +19,12 @@ var ErrNil = redis.Nil
 // errNotWritten marks a connection that failed before a byte of the batch left this process.
 var errNotWritten = errors.New("nothing was written")
 
+// setUpError says that the server refused to set the connection up, so that no command was sent. It does not unwrap: the
+// server's refusal is no reply to a command.
+type setUpError struct{ cause error }
+
+func (e *setUpError) Error() string { return "no connection: " + e.cause.Error() }
+
 // unavailable wraps a transport error.
 func unavailable(err error) error { return fmt.Errorf("%w: %w", ErrUnavailable, err) }
 
@@ -30,6 +36,9 @@ var notExecuted = []string{
 	"MASTERDOWN ",  // a replica without its master
 	"CLUSTERDOWN ", // no slot map
 	"MOVED ", "ASK ", "TRYAGAIN ",
+	"BUSY ",              // another client's script runs on and on
+	"NOREPLICAS ",        // writes are stopped because too few replicas follow
+	"NOAUTH ", "NOPERM ", // judged before the command; a script that may not call one has another error
 	"MISCONF ", // writes are stopped because snapshots fail
 	"OOM ",     // full, and the policy is noeviction; judged before the first command of a script
 	"GAP ",     // a write that is applied once, when the one before it has not run; see NewOnce
@@ -57,7 +66,8 @@ func isReply(err error) bool {
 
 // neverSent says whether err proves that no byte of the batch reached the server.
 func neverSent(err error) bool {
-	if errors.Is(err, errNotWritten) {
+	var refused *setUpError
+	if errors.Is(err, errNotWritten) || errors.As(err, &refused) {
 		return true
 	}
 	var op *net.OpError

@@ -178,7 +178,8 @@ func (d *Deferred) send(to *node, legs []leg) {
 		for _, x := range g.list {
 			before := int64(0)
 			if x.once {
-				before, last[x.keys[0]] = last[x.keys[0]], x.seq
+				place := first(x.keys)
+				before, last[place] = last[place], x.seq
 			}
 			if g.asking {
 				rec.command(x.owner)
@@ -211,8 +212,9 @@ func (d *Deferred) settle(o *outbox, g leg) (progress bool) {
 		switch {
 		case err == nil || errors.Is(err, redis.Nil):
 			progress = true
-		case isReply(err) && !NotExecuted(err):
+		case isReply(err) && !NotExecuted(err), x.script == nil && isNoScript(err): // nobody has that script
 			progress = true
+			d.refused++
 			d.opt.Log.Error("deferred write refused by redis", "owner", x.owner, "error", err)
 		case x.replaceable && (!isReply(err) && !neverSent(err) && o.to != nil || ranAny(g.list[i+1:])):
 			d.dropped++ // it may have run, or what came after it has: sent again, it would overtake that
@@ -244,6 +246,19 @@ func (d *Deferred) settle(o *outbox, g leg) (progress bool) {
 	return progress
 }
 
+// warnPause is how often the log is told at most that Redis does not take writes.
+const warnPause = time.Minute
+
+// warn logs why a write waits, unless that passes by itself in the next moment. The lock is held.
+func (d *Deferred) warn(x *write, err error) {
+	kind, _ := moved(err)
+	if kind != "" || hasPrefix(err, "GAP ") || hasPrefix(err, "TRYAGAIN ") || time.Since(d.warned) < warnPause {
+		return
+	}
+	d.warned = time.Now()
+	d.opt.Log.Warn("deferred writes wait: redis does not take them", "owner", x.owner, "pending", d.pending, "error", err)
+}
+
 // ranAny says whether the server ran any of these.
 func ranAny(list []*write) bool {
 	for _, x := range list {
@@ -262,6 +277,7 @@ func (d *Deferred) again(l *lane, x *write, err error) bool {
 		x.whole = true
 		return missing
 	}
+	d.warn(x, err)
 	c := d.backend.cluster
 	if c == nil {
 		return false

@@ -347,6 +347,8 @@ func (x *write) entry() journal.Entry {
 // wireText is an argument as Redis sees it.
 func wireText(a any) string {
 	switch v := a.(type) {
+	case nil:
+		return ""
 	case string:
 		return v
 	case []byte:

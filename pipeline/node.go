@@ -59,8 +59,23 @@ func (n *node) exec(ctx context.Context, cmds []redis.Cmder) {
 	for _, c := range cmds {
 		_ = p.Process(ctx, c) // queues; a pipeline returns no error here
 	}
-	_, _ = p.Exec(ctx) // the first error of all says nothing about any one of them
+	if _, err := p.Exec(ctx); err != nil { // the first error of all says nothing about any one of them
+		notSetUp(cmds, err)
+	}
 	n.judge(cmds)
+}
+
+// notSetUp gives commands their error that went nowhere because the server refused to set the connection up: a wrong
+// password, a database that is not there. go-redis takes that for a reply, and leaves them without any.
+func notSetUp(cmds []redis.Cmder, err error) {
+	for _, c := range cmds {
+		if c.Err() != nil {
+			return
+		}
+	}
+	for _, c := range cmds {
+		c.SetErr(&setUpError{err})
+	}
 }
 
 // How long old connections are kept for the trips they carry, and how often they are replaced at most.

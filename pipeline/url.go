@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"net/url"
 	"os"
 	"strconv"
@@ -21,6 +22,16 @@ type target struct {
 	cluster            bool
 	master             string // its name, when the hosts are sentinels
 	tls                *tls.Config
+	hides              bool // the URL may hold a password
+}
+
+// quote is a part of the URL for an error. Where the password stands is not certain in a URL that cannot be read, so
+// nothing is shown of one that may hold any.
+func (t *target) quote(part string) string {
+	if t.hides {
+		return "a part of it (in user and password / ? and @ must be percent-encoded)"
+	}
+	return strconv.Quote(part)
 }
 
 // The ports of a URL that names none.
@@ -40,7 +51,7 @@ func parse(s string) (*target, error) {
 	if err != nil {
 		return nil, errors.New("redis url: its query cannot be read")
 	}
-	t := &target{network: "tcp"}
+	t := &target{network: "tcp", hides: strings.Contains(s, "@")}
 	if scheme == "unix" {
 		return t.unix(rest, values)
 	}
@@ -48,18 +59,21 @@ func parse(s string) (*target, error) {
 	if err := t.user(authority); err != nil {
 		return nil, err
 	}
-	secure, shape, port := strings.HasPrefix(scheme, "rediss"), strings.TrimPrefix(strings.TrimPrefix(scheme, "rediss"), "redis"), redisPort
-	switch shape {
-	case "+cluster":
+	if strings.Contains(path, "@") {
+		return nil, errors.New("redis url: in user and password / must be percent-encoded")
+	}
+	port := redisPort
+	switch scheme {
+	case "redis", "rediss":
+	case "redis+cluster", "rediss+cluster":
 		t.cluster = true
-	case "+sentinel":
+	case "redis+sentinel", "rediss+sentinel":
 		t.master, path, _ = strings.Cut(path, "/")
 		if port = sentinelPort; t.master == "" {
 			return nil, errors.New("redis url: must name the master, such as redis+sentinel://h1:26379,h2:26379/mymaster/0")
 		}
-	case "":
 	default:
-		return nil, fmt.Errorf("redis url: unknown scheme %q", scheme)
+		return nil, fmt.Errorf("redis url: unknown scheme: %s", t.quote(scheme))
 	}
 	if err := t.setHosts(authority[strings.LastIndexByte(authority, '@')+1:], port); err != nil {
 		return nil, err
@@ -67,7 +81,7 @@ func parse(s string) (*target, error) {
 	if err := t.database(path); err != nil {
 		return nil, err
 	}
-	return t, t.secure(secure, values)
+	return t, t.secure(strings.HasPrefix(scheme, "rediss"), values)
 }
 
 // unix reads unix:///path?db=n.
@@ -96,16 +110,19 @@ func (t *target) user(authority string) error {
 }
 
 func (t *target) setHosts(list, port string) error {
+	if list == "" {
+		list = "localhost"
+	}
 	for h := range strings.SplitSeq(list, ",") {
-		if h == "" {
-			h = "localhost"
-		}
 		host, p, err := net.SplitHostPort(h)
 		if err != nil {
-			host, p = strings.Trim(h, "[]"), port
+			host, p = h, port
+			if strings.HasPrefix(h, "[") && strings.HasSuffix(h, "]") {
+				host = h[1 : len(h)-1]
+			}
 		}
-		if n, err := strconv.ParseUint(p, 10, 16); err != nil || n == 0 || host == "" {
-			return fmt.Errorf("redis url: %q is no host:port", h)
+		if n, err := strconv.ParseUint(p, 10, 16); err != nil || n == 0 || !hostname(host) {
+			return fmt.Errorf("redis url: no host:port: %s", t.quote(h))
 		}
 		t.hosts = append(t.hosts, net.JoinHostPort(host, p))
 	}
@@ -115,13 +132,22 @@ func (t *target) setHosts(list, port string) error {
 	return nil
 }
 
+// hostname says whether this can be a host. With colons it must be an IPv6 address: h:6379:1 is a slip.
+func hostname(s string) bool {
+	if strings.Contains(s, ":") {
+		_, err := netip.ParseAddr(s)
+		return err == nil
+	}
+	return s != "" && !strings.ContainsAny(s, "[]@ ")
+}
+
 func (t *target) database(text string) error {
 	if text == "" {
 		return nil
 	}
 	db, err := strconv.ParseUint(text, 10, 16)
 	if err != nil {
-		return fmt.Errorf("redis url: %q is no database number", text)
+		return fmt.Errorf("redis url: no database number: %s", t.quote(text))
 	}
 	if t.db = int(db); t.cluster && db != 0 { //nolint:gosec // it has 16 bits
 		return errors.New("redis url: a cluster has only database 0")
@@ -134,7 +160,7 @@ func (t *target) database(text string) error {
 func (t *target) secure(on bool, query url.Values) error {
 	for name := range query {
 		if name != "cacert" && name != "cert" && name != "key" || !on {
-			return fmt.Errorf("redis url: nothing is known of ?%s= (rediss:// takes cacert, cert and key)", name)
+			return fmt.Errorf("redis url: unknown parameter %s (rediss:// takes cacert, cert and key)", t.quote(name))
 		}
 	}
 	if !on {

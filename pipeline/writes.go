@@ -2,11 +2,14 @@ package pipeline
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 	"go.opentelemetry.io/otel/trace"
+
+	"github.com/tollgate-proxy/tollgate/pipeline/journal"
 )
 
 // Writes is what one request writes afterwards. It belongs to one goroutine; Close is idempotent.
@@ -97,7 +100,12 @@ func first(keys []string) string {
 
 func (w *Writes) add(x *write, key string, args []any) {
 	d := w.deferred
-	if err := d.backend.tooLarge(args); err != nil {
+	x.size = sizeOf(x.keys, args)
+	err := d.backend.unfit(args)
+	if err == nil && x.once && d.keeper != nil && x.size > journal.MaxEntry/2 {
+		err = fmt.Errorf("%w: %d bytes, and the journal does not take that", ErrTooLarge, x.size)
+	}
+	if err != nil {
 		d.opt.Log.Error("deferred write refused", "owner", x.owner, "error", err)
 		d.mu.Lock()
 		defer d.mu.Unlock()
@@ -109,7 +117,6 @@ func (w *Writes) add(x *write, key string, args []any) {
 		return
 	}
 	x.of, x.slot = w, d.slotOf(key)
-	x.size = sizeOf(x.keys, args)
 	w.mu.Lock()
 	opens := len(w.list) == 0
 	if w.list == nil && !w.closed {
@@ -153,8 +160,8 @@ func (w *Writes) Close() {
 	}
 }
 
-// command builds the command as it is sent now. before is the number of the write that goes before it in the same flush and
-// has its number in the same place; 0: there is none.
+// command builds the command as it is sent now. before is the number of the write that goes before it in the same flush
+// and is numbered in the same place; 0: there is none.
 func (x *write) command(b *Backend, before int64) []any {
 	if x.script == nil {
 		return x.args

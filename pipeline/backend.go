@@ -36,6 +36,10 @@ type Options struct {
 	// MaxValue bounds an argument, in bytes. Zero means 512 MB, what Redis accepts; a larger one costs the connection, so
 	// it is refused before it is sent.
 	MaxValue int
+	// KeepLate reads each trip to its end although its callers have gone on at the deadline; see [Handle.Late]. Without it
+	// that is so for a server that has been slow lately, and for trips that several share. It costs a lone caller what it
+	// takes to wake it, some microseconds.
+	KeepLate bool
 	// Tracer sees every trip; nil traces nothing.
 	Tracer *Tracer
 }
@@ -73,7 +77,7 @@ var silence = sync.OnceFunc(func() { redis.SetLogger(quiet{}) })
 
 func open(t *target, opt Options, dialect int) *Backend {
 	silence()
-	s := &settings{deadline: opt.Deadline, maxValue: opt.MaxValue, dialect: dialect, eval: opt.Eval, tracer: opt.Tracer}
+	s := &settings{deadline: opt.Deadline, maxValue: opt.MaxValue, dialect: dialect, eval: opt.Eval, keepLate: opt.KeepLate, tracer: opt.Tracer}
 	if s.deadline <= 0 {
 		s.deadline = 100 * time.Millisecond
 	}

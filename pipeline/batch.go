@@ -151,8 +151,9 @@ func (s *settings) unfit(args []any) error {
 }
 
 // Late sets who gets the reply when it comes after Get has returned [ErrUnavailable] because the deadline had passed. It
-// is called on another goroutine, at most once, and not at all for an error or for a reply that never came. Set it before
-// the first Get.
+// is called on another goroutine, at most once, and not at all for an error, for a reply that never came, or, unless
+// Options.KeepLate is set, for a first lone trip to a server that had been quick until then: that ends at the deadline, and
+// its replies are lost. Set it before the first Get.
 func (h Handle[T]) Late(to func(T)) {
 	h.d.late = func(raw any) bool {
 		v, err := h.decode(raw)
@@ -220,9 +221,12 @@ func (c *core) send(ctx context.Context) {
 		for _, d := range mine {
 			d.part = s
 		}
-		if n == nil {
+		switch {
+		case n == nil:
 			s.fail(errNoNodes)
-		} else {
+		case s == first && len(others) == 0:
+			n.carry(s) // all there is
+		default:
 			n.submit(s)
 		}
 		list = others

@@ -30,7 +30,7 @@ func TestLateRepliesReachTheirOwners(t *testing.T) {
 	t.Parallel()
 	bothModes(t, func(t *testing.T, eval bool) {
 		const deadline, rounds, callers = 10 * time.Millisecond, 150, 12
-		b, proxy, server := behindAs(t, pipeline.Options{Eval: eval, Deadline: deadline})
+		b, proxy, server := behindAs(t, pipeline.Options{Eval: eval, Deadline: deadline, KeepLate: true})
 		if err := b.Load(t.Context(), echo); err != nil {
 			t.Fatal(err)
 		}
@@ -99,7 +99,7 @@ func TestLateRepliesReachTheirOwners(t *testing.T) {
 // owners and nobody else.
 func TestStallIsBounded(t *testing.T) {
 	t.Parallel()
-	b, proxy, server := behindAs(t, pipeline.Options{Deadline: 20 * time.Millisecond})
+	b, proxy, server := behindAs(t, pipeline.Options{Deadline: 20 * time.Millisecond, KeepLate: true})
 	if err := b.Load(t.Context(), echo); err != nil {
 		t.Fatal(err)
 	}
@@ -174,7 +174,7 @@ func TestServerThatIsStopped(t *testing.T) {
 	t.Parallel()
 	bothModes(t, func(t *testing.T, eval bool) {
 		const deadline = 50 * time.Millisecond
-		b, proxy, server := behindAs(t, pipeline.Options{Eval: eval, Deadline: deadline})
+		b, proxy, server := behindAs(t, pipeline.Options{Eval: eval, Deadline: deadline, KeepLate: true})
 		ask := func() error {
 			_, err := pipeline.Eval(b.Batch("r"), "o", integer, count, []string{"n"}).Get(t.Context())
 			return err
@@ -222,4 +222,35 @@ func TestServerThatIsStopped(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A lone trip to a server that was quick ends at the deadline. From then on the server counts as slow, and what it answers
+// late finds its owner.
+func TestFirstLateReplyIsLost(t *testing.T) {
+	t.Parallel()
+	b, proxy, server := behindAs(t, pipeline.Options{Deadline: 50 * time.Millisecond})
+	if err := b.Load(t.Context(), echo); err != nil {
+		t.Fatal(err)
+	}
+	late := make(chan string, 4)
+	ask := func(id string) {
+		h := pipeline.Eval(b.Batch("r"), "o", text, echo, []string{"ran"}, id)
+		h.Late(func(v string) { late <- v })
+		if _, err := h.Get(t.Context()); !errors.Is(err, pipeline.ErrUnavailable) {
+			t.Errorf("%s: %v", id, err)
+		}
+	}
+	proxy.Stall(true)
+	ask("first")
+	ask("second")
+	proxy.Stall(false)
+	if v := <-late; v != "second" {
+		t.Errorf("late reply %q, want that of the second", v)
+	}
+	eventually(t, "the second to have run", func() bool { return server.Client().SCard(t.Context(), "ran").Val() >= 1 })
+	select {
+	case v := <-late:
+		t.Errorf("another late reply: %q", v)
+	case <-time.After(50 * time.Millisecond):
+	}
 }

@@ -50,25 +50,59 @@ type share struct {
 	further map[*declared]*share // what carries the commands that are sent once more; nil for most
 }
 
-// submit sends a share, alone or with others. It does not block.
+// submit hands a share in: it leaves at once, or with others. It does not block.
 func (n *node) submit(s *share) {
+	if n.enter(s) {
+		go n.send([]*share{s})
+	}
+}
+
+// carry does the same for a caller that has nothing else to do than wait: where there is a place, it sends the share on its
+// own goroutine, and nobody has to be woken for it. But then it cannot leave before the trip is over, and the deadline
+// ends the trip. So a server that has been slow lately is asked by submit: what it answers late is still read.
+func (n *node) carry(s *share) {
+	switch {
+	case !n.enter(s):
+	case n.keepLate || n.slow(time.Now()):
+		go n.send([]*share{s})
+	default:
+		n.trip([]*share{s}, true)
+		if next := n.next(); next != nil {
+			go n.send(next)
+		}
+	}
+}
+
+// enter takes a sender's place, or puts the share in line and returns false.
+func (n *node) enter(s *share) bool {
 	s.since = n.tracer.now()
 	m := &n.merger
 	m.mu.Lock()
+	defer m.mu.Unlock()
 	if m.senders >= maxSenders {
 		m.waiting = append(m.waiting, s)
-		m.mu.Unlock()
-		return
+		return false
 	}
 	m.senders++
-	m.mu.Unlock()
-	go n.send([]*share{s})
+	return true
+}
+
+// slowFor is how long a server is taken for slow after a trip took half the deadline or more.
+const slowFor = 10 * time.Second
+
+func (n *node) slow(now time.Time) bool { return now.UnixNano() < n.slowUntil.Load() }
+
+// took notes how long a trip was.
+func (n *node) took(began time.Time) {
+	if now := time.Now(); now.Sub(began) >= n.deadline/2 {
+		n.slowUntil.Store(now.Add(slowFor).UnixNano())
+	}
 }
 
 // send sends trips as long as anything waits: it holds a sender's place.
 func (n *node) send(group []*share) {
 	for group != nil {
-		if !n.trip(group) {
+		if !n.trip(group, false) {
 			return // it was late, and another has the place
 		}
 		group = n.next()
@@ -98,8 +132,9 @@ func (n *node) next() []*share {
 }
 
 // trip sends the shares of a group as one pipeline and hands out the replies. It returns false when the deadline passed
-// first: then the callers have their error, and somebody else has the sender's place.
-func (n *node) trip(group []*share) bool {
+// first: then the callers have their error, and somebody else has the sender's place. A trip on its caller's own goroutine
+// ends at the deadline instead.
+func (n *node) trip(group []*share, own bool) bool {
 	now := time.Now()
 	if !n.breaker.allow(now) {
 		for _, s := range group {
@@ -116,24 +151,22 @@ func (n *node) trip(group []*share) bool {
 		s.until = now.Add(wait)
 	}
 	longest := wait + patience
-	if n.late.Load() >= maxLate {
+	if own || n.late.Load() >= maxLate {
 		longest = wait
 	}
 	rec := n.tracer.begin(n.addr, group[0].kind)
 	cmds := gather(group, rec)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(group[0].ctx), longest)
 	defer cancel()
-	var over atomic.Bool
-	timer := time.AfterFunc(wait, func() {
-		if over.CompareAndSwap(false, true) {
-			n.giveUp(group)
-		}
-	})
-	n.exec(ctx, cmds)
-	late := !over.CompareAndSwap(false, true)
+	late := false
+	if own {
+		n.exec(ctx, cmds)
+	} else {
+		late = n.watched(ctx, group, cmds, wait)
+	}
+	n.took(now)
 	rec.end(cmds, late)
 	if !late {
-		timer.Stop()
 		n.report(answered(cmds))
 		for _, s := range group {
 			s.finish()
@@ -148,6 +181,19 @@ func (n *node) trip(group []*share) bool {
 		s.deliverLate()
 	}
 	return false
+}
+
+// watched executes commands, and gives up on them when the time is over. It says whether it has.
+func (n *node) watched(ctx context.Context, group []*share, cmds []redis.Cmder, wait time.Duration) (late bool) {
+	var over atomic.Bool
+	timer := time.AfterFunc(wait, func() {
+		if over.CompareAndSwap(false, true) {
+			n.giveUp(group)
+		}
+	})
+	defer timer.Stop()
+	n.exec(ctx, cmds)
+	return !over.CompareAndSwap(false, true)
 }
 
 // gather lists the commands of a group.

@@ -14,6 +14,7 @@ type settings struct {
 	maxValue int // bytes
 	dialect  int
 	eval     bool
+	keepLate bool
 	tracer   *Tracer
 	connect  func(addr string) *redis.Client
 	trouble  func() // a server did not answer; nil when nothing follows from it
@@ -28,7 +29,9 @@ type node struct {
 	breaker breaker
 	merger  merger
 	late    atomic.Int32 // trips whose callers have gone
-	unused  time.Time    // since when no slot is its; guarded by the cluster
+
+	slowUntil atomic.Int64 // in unix nanoseconds
+	unused    time.Time    // since when no slot is its; guarded by the cluster
 }
 
 func newNode(s *settings, addr string) *node {

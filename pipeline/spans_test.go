@@ -67,6 +67,7 @@ func TestSharedTripIsEachOnesSpan(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	b, tracer, spans, made := recorded(t, server, sdktrace.AlwaysSample())
+	b.keepLate = true // so that sending does not wait
 	server.Pause()
 	var handles []Handle[any]
 	ask := func(ctx context.Context, caller string, list ...[]any) {

@@ -114,7 +114,7 @@ func withClock(t *testing.T, test func(*testing.T, *scripted, *Backend)) {
 	synctest.Test(t, func(t *testing.T) {
 		silence()
 		server := &scripted{begun: time.Now()}
-		s := &settings{deadline: 100 * time.Millisecond, maxValue: 1 << 20}
+		s := &settings{deadline: 100 * time.Millisecond, maxValue: 1 << 20, keepLate: true}
 		s.connect = func(addr string) *redis.Client {
 			o := (&target{network: "tcp"}).options(addr, s.deadline, 3*maxSenders)
 			o.Dialer = server.dial

@@ -169,7 +169,7 @@ func TestLateTripIsMarked(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	tracer := pipeline.NewTracer(16)
-	b, err := pipeline.Open(pipeline.Options{URL: server.URL(), Deadline: 100 * time.Millisecond, Tracer: tracer})
+	b, err := pipeline.Open(pipeline.Options{URL: server.URL(), Deadline: 100 * time.Millisecond, KeepLate: true, Tracer: tracer})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -28,7 +28,7 @@ func onTardy(t *testing.T, test func(*tardy)) {
 			t.Parallel()
 			server := redistest.Start(t)
 			proxy := redistest.NewProxy(t, server.Addr())
-			backend, err := pipeline.Open(pipeline.Options{URL: proxy.URL(), Deadline: 100 * time.Millisecond})
+			backend, err := pipeline.Open(pipeline.Options{URL: proxy.URL(), Deadline: 100 * time.Millisecond, KeepLate: true})
 			if err != nil {
 				t.Fatal(err)
 			}

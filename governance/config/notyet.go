@@ -138,7 +138,7 @@ func (u unbuilt) applies(n *node) bool {
 	case u.only != nil:
 		return n.kind == scalarNode && !n.expanded && slices.Contains(u.only, n.text)
 	case u.except != nil:
-		return !n.void && !(n.kind == scalarNode && slices.Contains(u.except, n.text))
+		return !n.void && (n.kind != scalarNode || !slices.Contains(u.except, n.text))
 	}
 	return true
 }

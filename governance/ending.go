@@ -166,7 +166,7 @@ func belong(r *ledger.Record, key *identity.Key) {
 // store queues the answer for the cache, when it may be kept.
 func (c *Call) store(ctx context.Context, w *pipeline.Writes, e ending) {
 	a := &c.answer
-	if a.collector == nil || !a.over {
+	if a.collector == nil || !a.over || c.gate.full.Load() {
 		return
 	}
 	contentType, body, err := a.collector.Finish()

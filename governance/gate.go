@@ -62,6 +62,7 @@ type Gate struct {
 	policy   atomic.Pointer[policy]
 	replicas atomic.Int64
 	draining atomic.Bool
+	full     atomic.Bool // the cache leaves the memory that is left to the counters
 
 	mu    sync.Mutex
 	calls int

@@ -61,6 +61,12 @@ func (m *Metrics) watch(g *Gate) {
 		return 0
 	})
 	m.gauges = append(m.gauges, nodes{g.backend, g.store})
+	gauge("cache_full", "1 while answers are not stored because the counters' Redis, which the cache shares, is nearly full.", func() float64 {
+		if g.full.Load() {
+			return 1
+		}
+		return 0
+	})
 	gauge("replicas", "Live tollgate processes on the same Redis.", func() float64 { return float64(g.replicas.Load()) })
 }
 

@@ -5,11 +5,12 @@ import (
 	"time"
 )
 
-// upkeep renews leases and keeps count of the live replicas until ctx ends.
+// upkeep renews leases, keeps count of the live replicas and watches Redis' memory until ctx ends.
 func (g *Gate) upkeep(ctx context.Context) {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	loaded := g.load(ctx)
+	g.lookForRoom(ctx)
 	answering := true
 	for n := 0; ; n++ {
 		select {
@@ -22,6 +23,9 @@ func (g *Gate) upkeep(ctx context.Context) {
 		answering = is
 		if back || !loaded {
 			loaded = g.load(ctx)
+		}
+		if n%roomEvery == roomEvery-1 {
+			g.lookForRoom(ctx)
 		}
 		g.limiter.Renew(g.deferred, back)
 		if n%10 == 0 || back || !is { // while nobody else asks, this is what finds out that it is back

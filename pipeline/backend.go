@@ -1,7 +1,6 @@
 package pipeline
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -22,6 +21,7 @@ type Options struct {
 	//	redis+sentinel://[user[:password]@]host:port,host:port/master[/db]  the master that sentinels name; rediss+sentinel://
 	//	unix:///path[?db=n]
 	//
+	// User and password are those of the servers that have keys; sentinels are asked without.
 	// Over TLS ?cacert=FILE names the authority to trust in place of the system's, ?cert=FILE&key=FILE the client's
 	// certificate.
 	URL      string
@@ -48,9 +48,11 @@ type Options struct {
 // concurrent use.
 type Backend struct {
 	*settings
-	one      *node     // nil for a cluster
-	cluster  *cluster  // nil for everything else
-	embedded *embedded // nil for a server
+	target    *target
+	one       *node      // nil for a cluster
+	cluster   *cluster   // nil for everything else
+	sentinels *sentinels // that name the one; nil for everything else
+	embedded  *embedded  // nil for a server
 }
 
 // Open makes a backend for a server. It does no I/O: a server that is away is found out by the first batch, or by Ping.
@@ -84,37 +86,31 @@ func open(t *target, opt Options, dialect int) *Backend {
 	if s.maxValue <= 0 {
 		s.maxValue = 512 << 20
 	}
-	s.connect = func(addr string) *redis.Client { return t.connect(addr, s.deadline, opt.PoolSize) }
-	b := &Backend{settings: s}
-	if t.cluster {
-		b.cluster = newCluster(s, t.hosts)
-	} else {
-		b.one = newNode(s, cmp.Or(t.master, t.hosts[0]))
-	}
-	return b
-}
-
-// connect makes the connections to one server, or to the master that the sentinels name.
-func (t *target) connect(addr string, deadline time.Duration, size int) *redis.Client {
+	size := opt.PoolSize
 	if size <= 0 {
 		size = 3 * maxSenders
 	}
+	dial := dialer(t.tls)
+	b := &Backend{settings: s, target: t}
 	if t.master != "" {
-		return redis.NewFailoverClient(t.failover(deadline, size))
+		b.sentinels = newSentinels(t, dial)
+		dial = b.sentinels.dialMaster
 	}
-	return redis.NewClient(t.options(addr, deadline, size))
-}
-
-func (t *target) options(addr string, deadline time.Duration, size int) *redis.Options {
-	return &redis.Options{
-		Network: t.network, Addr: addr, Username: t.username, Password: t.password, DB: t.db,
-		Protocol:        2,                                                         // pushes are not used
-		DisableIdentity: true,                                                      // no CLIENT SETINFO: a new connection is ready one trip earlier
-		MaxRetries:      -1,                                                        // never resend what may have been executed
-		Dialer:          dialer(t.tls), DialTimeout: dialTimeout, DialerRetries: 1, // a refused connection is an answer
-		ContextTimeoutEnabled: true, ReadTimeout: lastTimeout, WriteTimeout: lastTimeout,
-		PoolSize: size, PoolTimeout: deadline, PipelinePoolSize: -1, MaintNotificationsConfig: noNotices(),
+	s.connect = func(addr string) *redis.Client {
+		o := t.options(addr, dial, size)
+		o.PoolTimeout = s.deadline
+		return redis.NewClient(o)
 	}
+	switch {
+	case t.cluster:
+		b.cluster = newCluster(s, t.hosts)
+	case t.master != "":
+		b.one = newNode(s, t.master)
+		b.sentinels.moved, b.sentinels.differs = b.one.replace, b.one.reconnect
+	default:
+		b.one = newNode(s, t.hosts[0])
+	}
+	return b
 }
 
 // noNotices turns maintenance notifications off: they need RESP3, and go-redis looks the host up when it makes a client
@@ -123,14 +119,16 @@ func noNotices() *maintnotifications.Config {
 	return &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 }
 
-// failover is the same for a server that sentinels name.
-func (t *target) failover(deadline time.Duration, size int) *redis.FailoverOptions {
-	return &redis.FailoverOptions{
-		MasterName: t.master, SentinelAddrs: t.hosts, Username: t.username, Password: t.password, DB: t.db,
-		Protocol: 2, DisableIdentity: true, MaxRetries: -1,
-		Dialer: dialer(t.tls), DialTimeout: dialTimeout, DialerRetries: 1,
+// options are those of the connections to one server. dial opens one.
+func (t *target) options(addr string, dial dialFunc, size int) *redis.Options {
+	return &redis.Options{
+		Network: t.network, Addr: addr, Username: t.username, Password: t.password, DB: t.db,
+		Protocol:        2,                                                // pushes are not used
+		DisableIdentity: true,                                             // no CLIENT SETINFO: a new connection is ready one trip earlier
+		MaxRetries:      -1,                                               // never resend what may have been executed
+		Dialer:          dial, DialTimeout: dialTimeout, DialerRetries: 1, // a refused connection is an answer
 		ContextTimeoutEnabled: true, ReadTimeout: lastTimeout, WriteTimeout: lastTimeout,
-		PoolSize: size, PoolTimeout: deadline, PipelinePoolSize: -1,
+		PoolSize: size, PipelinePoolSize: -1, MaintNotificationsConfig: noNotices(),
 	}
 }
 
@@ -141,6 +139,9 @@ const lastTimeout = 35 * time.Second
 func (b *Backend) Close() error {
 	if b.cluster != nil {
 		return b.cluster.close()
+	}
+	if b.sentinels != nil {
+		b.sentinels.close()
 	}
 	err := b.one.close()
 	if b.embedded != nil {

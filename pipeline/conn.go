@@ -15,8 +15,11 @@ import (
 // dialTimeout bounds one attempt to connect; a request's own deadline is shorter.
 const dialTimeout = time.Second
 
+// dialFunc opens a connection to an address.
+type dialFunc = func(ctx context.Context, network, addr string) (net.Conn, error)
+
 // dialer opens connections that can tell whether a failed write had sent anything.
-func dialer(secure *tls.Config) func(context.Context, string, string) (net.Conn, error) {
+func dialer(secure *tls.Config) dialFunc {
 	d := net.Dialer{Timeout: dialTimeout, KeepAlive: 30 * time.Second}
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		plain, err := d.DialContext(ctx, network, addr)
@@ -31,16 +34,7 @@ func dialer(secure *tls.Config) func(context.Context, string, string) (net.Conn,
 		if secure == nil {
 			return c, nil
 		}
-		own := secure.Clone()
-		if own.ServerName == "" {
-			own.ServerName, _, _ = net.SplitHostPort(addr)
-		}
-		over := tls.Client(c, own)
-		if err := over.HandshakeContext(ctx); err != nil {
-			_ = c.Close()
-			return nil, &net.OpError{Op: "dial", Net: network, Err: err} // no command was sent yet
-		}
-		return over, nil
+		return handshake(ctx, c, secure, network, addr)
 	}
 }
 

@@ -47,27 +47,41 @@ var notExecuted = []string{
 // NotExecuted says whether err is a reply that proves that the command was not executed, so that sending it once more
 // cannot apply it twice.
 func NotExecuted(err error) bool {
-	if !isReply(err) {
-		return false
-	}
-	for _, p := range notExecuted {
-		if strings.HasPrefix(err.Error(), p) {
+	return isReply(err) && begins(err.Error(), notExecuted)
+}
+
+// turnedAway lists what a server says to a connection that it does not let in, whatever is sent on it.
+var turnedAway = []string{
+	"NOAUTH ", "WRONGPASS ", "ERR AUTH ", "ERR invalid password", "ERR DB index ", "ERR max number of clients ",
+}
+
+// isTurnedAway says whether err is a server's word about a connection, not about the command that it stands with. It is no
+// answer to that: a password that was changed on one side must not pass for a write that was refused.
+func isTurnedAway(err error) bool {
+	var reply redis.Error
+	return errors.As(err, &reply) && begins(reply.Error(), turnedAway)
+}
+
+// isReply says whether err was sent by the server, so that the command was answered.
+func isReply(err error) bool {
+	var reply redis.Error
+	return errors.As(err, &reply) && !begins(reply.Error(), turnedAway)
+}
+
+// begins says whether a text has one of several prefixes.
+func begins(text string, prefixes []string) bool {
+	for _, p := range prefixes {
+		if strings.HasPrefix(text, p) {
 			return true
 		}
 	}
 	return false
 }
 
-// isReply says whether err was sent by the server, so that the command was answered.
-func isReply(err error) bool {
-	var reply redis.Error
-	return errors.As(err, &reply)
-}
-
-// neverSent says whether err proves that no byte of the batch reached the server.
+// neverSent says whether err proves that the server has not looked at a byte of the batch.
 func neverSent(err error) bool {
 	var refused *setUpError
-	if errors.Is(err, errNotWritten) || errors.As(err, &refused) {
+	if errors.Is(err, errNotWritten) || errors.As(err, &refused) || isTurnedAway(err) {
 		return true
 	}
 	var op *net.OpError

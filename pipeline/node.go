@@ -103,6 +103,11 @@ func (n *node) reconnect() {
 	if now-last < int64(renewPause) || !n.changed.CompareAndSwap(last, now) {
 		return
 	}
+	n.replace()
+}
+
+// replace makes new connections for the trips to come.
+func (n *node) replace() {
 	old := n.client.Swap(n.connect(n.addr))
 	time.AfterFunc(oldConnections, func() { _ = old.Close() })
 }

@@ -37,7 +37,7 @@ func TestServerThatRefuses(t *testing.T) {
 		},
 		{
 			name: "no password", server: []string{"--requirepass", "right"}, url: "redis://", db: "/0",
-			mends: []string{"CONFIG", "SET", "requirepass", ""}, want: "NOAUTH ",
+			mends: []string{"CONFIG", "SET", "requirepass", ""}, want: "NOAUTH ", unsent: true,
 		},
 		{
 			name: "may not run scripts", server: []string{"--requirepass", "right", "--user", "u", "on", ">p", "~*", "&*", "+@all", "-@scripting"},

@@ -116,8 +116,8 @@ func withClock(t *testing.T, test func(*testing.T, *scripted, *Backend)) {
 		server := &scripted{begun: time.Now()}
 		s := &settings{deadline: 100 * time.Millisecond, maxValue: 1 << 20, keepLate: true}
 		s.connect = func(addr string) *redis.Client {
-			o := (&target{network: "tcp"}).options(addr, s.deadline, 3*maxSenders)
-			o.Dialer = server.dial
+			o := (&target{network: "tcp"}).options(addr, server.dial, 3*maxSenders)
+			o.PoolTimeout = s.deadline
 			return redis.NewClient(o)
 		}
 		b := &Backend{settings: s, one: newNode(s, "redis.example:6379")}

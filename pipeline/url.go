@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"net/url"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -200,14 +201,17 @@ func SameStore(a, b string) bool {
 	if err != nil {
 		return false
 	}
-	if x.network != y.network || x.db != y.db || x.cluster != y.cluster || x.master != y.master {
+	return x.db == y.db && x.sameServer(y)
+}
+
+// sameServer says whether two targets are the same server, cluster or master, as far as their URLs tell.
+func (t *target) sameServer(other *target) bool {
+	if t.network != other.network || t.cluster != other.cluster || t.master != other.master {
 		return false
 	}
-	for _, h := range x.hosts {
-		for _, g := range y.hosts {
-			if h == g {
-				return true
-			}
+	for _, h := range t.hosts {
+		if slices.Contains(other.hosts, h) {
+			return true
 		}
 	}
 	return false

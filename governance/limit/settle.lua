@@ -7,7 +7,7 @@
 --       6 record ('' for none)  7 most records the stream keeps
 --       then for each scope: has, lease member, requests to add, tokens to add (both may be negative), budgets n,
 --       then n times: field, period, actual amount
--- Reply 1
+-- Reply 1, or the error for which the stream did not take the record: what was charged stands
 --
 -- `reserved` moves only together with its lease member. A settlement whose lease ran out still charges; one admitted
 -- before the counter was made does not (the ledger has it); none makes a counter.
@@ -25,9 +25,10 @@ local function int(n) return string.format('%.0f', n) end
 local function is_error(v) return type(v) == 'table' and v.err ~= nil end
 local admitted = tonumber(ARGV[3])
 
+local kept = true
 if ARGV[6] ~= '' then
   local stream = take_key()
-  redis.pcall('XADD', stream, 'MAXLEN', '~', ARGV[7], '*', 'r', ARGV[6])
+  kept = redis.pcall('XADD', stream, 'MAXLEN', '~', ARGV[7], '*', 'r', ARGV[6])
 end
 
 -- correct changes the bucket that the admission counted in, if it is still kept; no bucket goes below zero.
@@ -92,4 +93,5 @@ for _ = 1, tonumber(ARGV[5]) do
   end
   if r and (requests ~= 0 or tokens ~= 0) then correct(r, requests, tokens) end
 end
+if is_error(kept) then return redis.error_reply('RECORD was not taken by the stream: ' .. kept.err) end
 return 1

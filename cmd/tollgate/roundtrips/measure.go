@@ -189,7 +189,7 @@ func (b *bench) count() [][]string {
 
 func upkeep(commands [][]string) bool {
 	return slices.ContainsFunc(commands, func(cmd []string) bool {
-		return strings.EqualFold(cmd[0], "script") || len(cmd) > 1 && strings.HasSuffix(cmd[1], ":replicas")
+		return strings.EqualFold(cmd[0], "script") || strings.EqualFold(cmd[0], "info") || len(cmd) > 1 && strings.HasSuffix(cmd[1], ":replicas")
 	})
 }
 

@@ -8,9 +8,18 @@ import (
 )
 
 // Tries of what provably was not executed. One server is tried once more; in a cluster one answer can lead to the next.
+// A slot that is on its way is waited for as long as there is time, and those tries do not count.
 const (
 	maxTries        = 2
 	maxClusterTries = 8
+)
+
+// Bounds of the tries that a pause comes before.
+const (
+	// longestOpen is how many times longer than the first the pause becomes before a slot on its way is tried again.
+	longestOpen = 10
+	// shortestTry is the time that must be left for a try: one that had none would look as if the server did not answer.
+	shortestTry = 5 * time.Millisecond
 )
 
 // again sends on commands that provably were not executed, with fresh commands to hold the next reply, as long as there
@@ -20,7 +29,7 @@ func (s *share) again(list []*declared) {
 	if s.backend.cluster != nil {
 		tries = maxClusterTries
 	}
-	if s.depth >= tries || time.Until(s.until) <= 0 {
+	if time.Until(s.until) <= 0 {
 		return
 	}
 	type part struct {
@@ -32,6 +41,9 @@ func (s *share) again(list []*declared) {
 next:
 	for _, d := range list {
 		w := s.backend.redirect(d)
+		if s.tries >= tries && !w.open {
+			continue
+		}
 		for i := range parts {
 			if p := &parts[i]; p.way == w && (w.pause == 0 || p.slot == d.slot) {
 				p.list = append(p.list, d)
@@ -42,19 +54,28 @@ next:
 	}
 	s.further = make(map[*declared]*share, len(list))
 	for _, p := range parts {
+		pause, tried := p.way.pause, s.tries+1
+		if p.way.open {
+			pause, tried = pause*time.Duration(min(s.depth, longestOpen)), s.tries
+		}
+		if pause > 0 {
+			if pause = min(pause, time.Until(s.until)-shortestTry); pause <= 0 {
+				continue
+			}
+		}
 		t := &share{
 			ctx: s.ctx, backend: s.backend, kind: KindAgain, caller: s.caller, list: p.list, done: make(chan struct{}),
-			depth: s.depth + 1, first: s.first, until: s.until,
+			depth: s.depth + 1, tries: tried, first: s.first, until: s.until,
 		}
 		for _, d := range p.list {
 			d.renew(p.way.asking)
 			s.further[d] = t
 		}
-		if p.way.pause == 0 {
+		if pause == 0 {
 			p.way.to.submit(t)
 			continue
 		}
-		time.AfterFunc(min(p.way.pause, time.Until(s.until)), func() { s.backend.known(p.slot).submit(t) })
+		time.AfterFunc(pause, func() { s.backend.known(p.slot).submit(t) })
 	}
 }
 
@@ -63,6 +84,7 @@ type way struct {
 	to     *node
 	asking bool
 	pause  time.Duration // before it goes, to wherever its slot is then
+	open   bool          // the slot is on its way: some of the keys are here and some there
 }
 
 // redirect finds the way.

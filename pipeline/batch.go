@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -47,6 +48,9 @@ func (b *Batch) On(other *Backend) *Batch {
 
 // Trips is how many times this batch has waited for Redis. Servers that are asked at the same time are one wait.
 func (b *Batch) Trips() int { return b.trips }
+
+// Deadline is the longest that a wait of this batch lasts for the server's answer.
+func (b *Batch) Deadline() time.Duration { return b.backend.deadline }
 
 // declared is one command of a batch, from its declaration to its result.
 type declared struct {
@@ -212,7 +216,7 @@ func (c *core) send(ctx context.Context) {
 			mine, others = split(ctx, list, n)
 		}
 		s := &share{
-			ctx: ctx, backend: b, kind: c.kind, caller: c.caller, list: mine, done: make(chan struct{}), depth: 1,
+			ctx: ctx, backend: b, kind: c.kind, caller: c.caller, list: mine, done: make(chan struct{}), depth: 1, tries: 1,
 		}
 		if first == nil {
 			first = s

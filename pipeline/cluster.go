@@ -106,9 +106,10 @@ func (c *cluster) learn() <-chan struct{} {
 func (c *cluster) refresh() {
 	for _, n := range c.candidates() {
 		ctx, cancel := context.WithTimeout(context.Background(), learnTimeout)
-		ranges, err := n.client.Load().ClusterSlots(ctx).Result() //nolint:staticcheck // CLUSTER SHARDS is unknown to Redis 6
+		ask := redis.NewClusterSlotsCmd(ctx, "CLUSTER", "SLOTS") // what Redis 7 has in its place older servers lack
+		err := n.client.Load().Process(ctx, ask)
 		cancel()
-		if err == nil && len(ranges) > 0 {
+		if ranges := ask.Val(); err == nil && len(ranges) > 0 {
 			c.apply(n, ranges)
 			return
 		}
@@ -219,7 +220,7 @@ func (c *cluster) redirect(slot uint16, err error) way {
 	case isNoScript(err):
 		return way{to: at}
 	case hasPrefix(err, "TRYAGAIN "):
-		return way{pause: unstablePause}
+		return way{pause: unstablePause, open: true}
 	default: // it has no master at the moment, or not this one
 		c.learn()
 		return way{pause: awayPause}

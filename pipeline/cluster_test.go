@@ -175,6 +175,48 @@ func TestClusterWhileASlotMoves(t *testing.T) {
 	}
 }
 
+// A command that waits for a slot on its way is tried for as long as there is time, however often that is; its batch says
+// how often it waited.
+func TestClusterWaitsForASlot(t *testing.T) {
+	t.Parallel()
+	b, c := onCluster(t, 20*time.Second)
+	tags := spots(t, c)
+	if err := c.Client().Set(t.Context(), tags[0]+"a", "1", 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	both := pipeline.NewScript("both", `return redis.call('INCR', KEYS[1]) + redis.call('INCR', KEYS[2])`)
+	move := c.Move(c.SlotOf(tags[0]), c.MasterOf(tags[1]))
+	batch := b.Batch("r")
+	split := pipeline.Eval(batch, "a", integer, both, []string{tags[0] + "a", tags[0] + "absent"}) // TRYAGAIN
+	answer := make(chan error, 1)
+	go func() {
+		n, err := split.Get(context.Background())
+		if err == nil && n != 3 {
+			err = fmt.Errorf("the sum is %d, want 3", n)
+		}
+		answer <- err
+	}()
+	tries := func() (n int) {
+		for _, trip := range c.Trips() {
+			n += strings.Count(strings.ToUpper(fmt.Sprint(trip.Commands)), "EVAL")
+		}
+		return n
+	}
+	for n := 0; tries() < 12 && n < 1000; n++ {
+		time.Sleep(10 * time.Millisecond)
+	}
+	if n := tries(); n < 12 {
+		t.Errorf("%d tries", n)
+	}
+	move.Finish()
+	if err := <-answer; err != nil {
+		t.Error(err)
+	}
+	if batch.Trips() < 13 {
+		t.Errorf("%d waits", batch.Trips())
+	}
+}
+
 // Slots move and masters die while requests come in and writes go out: counters are exact afterwards, and nobody waits
 // beyond the deadline.
 func TestClusterUnderLoad(t *testing.T) {

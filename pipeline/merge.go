@@ -44,6 +44,7 @@ type share struct {
 	list    []*declared
 	done    chan struct{}        // closed when each command has its result, or has been sent once more
 	depth   int                  // 1, and one more with each further try
+	tries   int                  // as depth, but for those that waited for a slot on its way
 	first   *share               // of the same batch: depths are counted there
 	until   time.Time            // when its time is over; set when the first try is sent
 	waited  int                  // of the first: the greatest depth waited for; the owner's

@@ -26,7 +26,7 @@ func TestNoSecondTryAfterTheDeadline(t *testing.T) {
 	unsent := func(until time.Time) *declared {
 		d := &declared{owner: "a", backend: b, cmd: redis.NewCmd(context.Background(), "PING")}
 		d.cmd.SetErr(fmt.Errorf("%w: %w", errNotWritten, os.ErrDeadlineExceeded))
-		s := &share{ctx: t.Context(), backend: b, list: []*declared{d}, done: make(chan struct{}), depth: 1, until: until}
+		s := &share{ctx: t.Context(), backend: b, list: []*declared{d}, done: make(chan struct{}), depth: 1, tries: 1, until: until}
 		s.first, d.part = s, s
 		s.finish()
 		new(core).wait(d)

@@ -28,11 +28,16 @@ func newRoundTrips() *cobra.Command {
 		Use:   "roundtrips",
 		Short: "Count how often a request waits for Redis",
 		Long: `roundtrips sends requests of each shape through the filter on a real Redis and counts, on the wire, what is waited for
-before the upstream is called, what is waited for afterwards, and what is written when the stream has closed. Beside
-them stand the figures that LiteLLM's proxy published for its own rework.
+before the upstream is called, what is waited for afterwards, and what is written that nobody waits for. Beside them
+stand the figures that LiteLLM's proxy published for its own rework.
 
-It needs nothing but a Redis: the one at --redis, else a redis-server found on PATH, which it starts and stops. Its keys
-have a prefix of their own.`,
+Of several servers, a proxy before each counts. Trips to different servers that each began before any of them was
+answered are one wait; they are made a tenth of a second longer, so that this shows. What is written is counted as the
+pipelines that any one server gets at most.
+
+It needs nothing but redis-server, found on PATH: it starts and stops one, and three that are a Redis Cluster. With
+--redis that server is measured on, and no cluster. Its keys have a prefix of their own; it is made to forget its
+scripts, which their owners send again.`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			show, err := flags.show()
@@ -44,7 +49,16 @@ have a prefix of their own.`,
 				return err
 			}
 			defer stop()
-			shapes, err := roundtrips.Measure(cmd.Context(), addr, func(name string) {
+			redis := roundtrips.Redis{Addr: addr}
+			if flags.url == "" {
+				cluster, err := startBenchCluster(cmd.Context())
+				if err != nil {
+					return err
+				}
+				defer cluster.stop()
+				redis.Cluster = cluster.proxies()
+			}
+			shapes, err := roundtrips.Measure(cmd.Context(), redis, func(name string) {
 				fmt.Fprintln(cmd.ErrOrStderr(), "measuring: "+name)
 			})
 			if err != nil {

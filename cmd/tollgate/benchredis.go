@@ -19,9 +19,9 @@ func benchRedis(ctx context.Context, url string) (addr string, stop func(), err 
 		addr, err = redisAddress(url)
 		return addr, func() {}, err
 	}
-	binary, err := exec.LookPath("redis-server")
+	binary, err := benchBinary()
 	if err != nil {
-		return "", nil, errors.New("no redis-server on PATH to measure on: install one (Debian: apt-get install redis-server) or give --redis URL")
+		return "", nil, err
 	}
 	dir, err := os.MkdirTemp("", "tollgate-")
 	if err != nil {
@@ -47,6 +47,15 @@ func benchRedis(ctx context.Context, url string) (addr string, stop func(), err 
 	}
 	stop()
 	return "", nil, errors.New("redis-server did not come up within 5 s")
+}
+
+// benchBinary is the path of the redis-server to be started.
+func benchBinary() (string, error) {
+	binary, err := exec.LookPath("redis-server")
+	if err != nil {
+		return "", errors.New("no redis-server on PATH to measure on: install one (Debian: apt-get install redis-server) or give --redis URL")
+	}
+	return binary, nil
 }
 
 // redisAddress is the host:port of a redis:// URL, or unix:/path. A bench puts a proxy of its own in between, which passes no TLS.

@@ -59,7 +59,7 @@ func (s *stores) window(key string) (requests, tokens int64) {
 
 // leases is how many leases a scope has, live or not.
 func (s *stores) leases(key string) int64 {
-	return s.Redis.Client().ZCard(context.Background(), key).Val()
+	return s.client().ZCard(context.Background(), key).Val()
 }
 
 // wantBudget compares what a budget's counters hold.

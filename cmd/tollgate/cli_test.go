@@ -113,7 +113,7 @@ func TestBenchRoundTripsCommand(t *testing.T) {
 			}
 		}
 	}
-	if len(lines) != 9 || !strings.Contains(errs, "measuring: chat\n") {
+	if len(lines) != 28 || !strings.Contains(errs, "measuring: chat\n") {
 		t.Errorf("%d lines, progress %q", len(lines), errs)
 	}
 }

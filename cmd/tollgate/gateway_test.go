@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/tollgate-proxy/tollgate/cmd/tollgate/providertest"
 	"github.com/tollgate-proxy/tollgate/envoy"
 	"github.com/tollgate-proxy/tollgate/envoy/envoytest"
@@ -22,11 +24,29 @@ import (
 	"github.com/tollgate-proxy/tollgate/pipeline/redistest"
 )
 
-// stores is a Redis with a counting proxy in front of it; tollgate speaks through the proxy.
+// stores is a Redis with a counting proxy in front of it, or a cluster with one before each node; tollgate speaks through
+// the proxies.
 type stores struct {
-	t     *testing.T
-	Redis *redistest.Server
-	Proxy *redistest.Proxy
+	t       *testing.T
+	Redis   *redistest.Server
+	Proxy   *redistest.Proxy
+	Cluster *redistest.Cluster // nil: Redis
+}
+
+// url is where tollgate finds the Redis.
+func (s *stores) url() string {
+	if s.Cluster != nil {
+		return s.Cluster.URL()
+	}
+	return s.Proxy.URL()
+}
+
+// client looks behind tollgate's back; at a single Redis it passes the proxy by.
+func (s *stores) client() redis.Cmdable {
+	if s.Cluster != nil {
+		return s.Cluster.Client()
+	}
+	return s.Redis.Client()
 }
 
 func newStores(t *testing.T) *stores {
@@ -37,7 +57,7 @@ func newStores(t *testing.T) *stores {
 
 // field is a field of a counter's hash.
 func (s *stores) field(key, field string) string {
-	return s.Redis.Client().HGet(context.Background(), key, field).Val()
+	return s.client().HGet(context.Background(), key, field).Val()
 }
 
 // records are all spend records, in no order.
@@ -45,7 +65,7 @@ func (s *stores) records() []ledger.Record {
 	s.t.Helper()
 	var list []ledger.Record
 	for i := range 16 {
-		messages, err := s.Redis.Client().XRange(context.Background(), fmt.Sprintf("tg:spend:{%d}", i), "-", "+").Result()
+		messages, err := s.client().XRange(context.Background(), fmt.Sprintf("tg:spend:{%d}", i), "-", "+").Result()
 		if err != nil {
 			s.t.Fatal(err)
 		}
@@ -124,7 +144,7 @@ func startReplica(t *testing.T, s *stores, p *providertest.Provider, text string
 	if s != nil {
 		// Long enough for a machine that stalls; what a Redis that hangs does has tests with deadlines of their own.
 		text += "\nredis: {url: 'REDIS', deadline: 10s}\n"
-		text = strings.ReplaceAll(text, "REDIS", s.Proxy.URL())
+		text = strings.ReplaceAll(text, "REDIS", s.url())
 	}
 	if p != nil {
 		text = strings.ReplaceAll(text, "PROVIDER", p.URL())

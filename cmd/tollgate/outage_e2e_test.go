@@ -15,7 +15,7 @@ import (
 // startWith starts a replica with settings of its own for Redis.
 func startWith(t *testing.T, s *stores, p *providertest.Provider, text, redis string) *replica {
 	t.Helper()
-	return startReplica(t, nil, p, text+"\nredis: {url: '"+s.Proxy.URL()+"', "+redis+"}\n")
+	return startReplica(t, nil, p, text+"\nredis: {url: '"+s.url()+"', "+redis+"}\n")
 }
 
 // storeDown wants the refusal of a request that Redis gave no verdict on: never 401, never 429.

@@ -15,7 +15,11 @@ import (
 func TestReadmeShowsWhatIsMeasured(t *testing.T) {
 	t.Parallel()
 	table := readmeTable(t, "tollgate bench roundtrips --format md")
-	shapes, err := roundtrips.Measure(t.Context(), redistest.Start(t).Addr(), nil)
+	r := roundtrips.Redis{Addr: redistest.Start(t).Addr()}
+	for _, n := range redistest.StartCluster(t, redistest.Proxied).Nodes {
+		r.Cluster = append(r.Cluster, n.Proxy)
+	}
+	shapes, err := roundtrips.Measure(t.Context(), r, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

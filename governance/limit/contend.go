@@ -13,11 +13,13 @@ import (
 // nobody waits for its release.
 const again = "~2"
 
-// The bounds of the pause before a group is asked again.
-const (
-	shortestPause = 2 * time.Millisecond
-	longestPause  = 25 * time.Millisecond
-)
+// shortestPause is the least time that passes before a group is asked again. All such pauses of a request together are no
+// longer than the pipeline's deadline.
+const shortestPause = 5 * time.Millisecond
+
+// pauseGrowth is how many times longer each pause is than the one before: the last question must find what others give
+// back, the first only mostly does.
+const pauseGrowth = 4
 
 // contended says that the groups disagree, and only because of what other requests hold for the moment. Two requests
 // can each hold the last place of one group and refuse each other, so that neither gets in although one could.
@@ -54,18 +56,20 @@ func (g *group) passing() bool {
 // still refuses is asked once more for every wait that groups before it have saved, since the one who holds its last
 // place may be about to release it; so the request waits as often as if all had been asked one after the other.
 //
-// Before each of these questions it lets about two trips pass: whoever must release something learns that when its own
-// first trip ends, and needs another for the release. One that takes longer can still cost this request a place that becomes free.
+// Before the first of these questions it lets about two trips pass: whoever must release something learns that when its
+// own first trip ends, and needs another for the release. Trips of other processes, on a busy machine or to a busy server,
+// take longer than this request's did, so each further pause is longer. A release that takes longer than all of them can
+// still cost this request a place that becomes free.
 func (a *Admission) contend(ctx context.Context, d *pipeline.Deferred) {
 	slices.SortStableFunc(a.groups, func(x, y group) int { return cmp.Compare(x.home, y.home) })
 	first := slices.IndexFunc(a.groups, func(g group) bool { return !g.granted() })
 	a.release(d, a.groups[first:])
-	waits, pause := 0, min(max(2*time.Since(a.asked), shortestPause), longestPause)
-	for i := first; i < len(a.groups); i++ {
+	p := pauses{next: max(2*time.Since(a.asked), shortestPause), left: a.batch.Deadline()}
+	for i, waits := first, 0; i < len(a.groups); i++ {
 		g := &a.groups[i]
 		for waits <= i {
 			waits++
-			a.limiter.pause(pause)
+			a.limiter.pause(p.take(waits == len(a.groups)))
 			a.declare(g, a.ask.ID+again, a.limiter.Now())
 			a.receive(ctx, g)
 			a.tellTime(ctx, a.groups[i:i+1], a.ask.ID+again)
@@ -78,6 +82,23 @@ func (a *Admission) contend(ctx context.Context, d *pipeline.Deferred) {
 			return
 		}
 	}
+}
+
+// pauses are those that a request makes between its questions.
+type pauses struct {
+	next time.Duration
+	left time.Duration // for all that are still to come
+}
+
+// take is the next pause. The last one may have all that is left, others leave half of it.
+func (p *pauses) take(last bool) time.Duration {
+	most := p.left
+	if !last {
+		most /= 2
+	}
+	pause := min(p.next, most)
+	p.next, p.left = pauseGrowth*pause, p.left-pause
+	return pause
 }
 
 // forget drops what groups answered that were not asked again.

@@ -50,40 +50,42 @@ func TestRandomWalk(t *testing.T) {
 	if testing.Short() {
 		walks = 10
 	}
-	onBoth(t, func(b *bench) {
-		granted, refused := 0, 0
-		for seed := range walks {
-			w := newWalker(b, seed)
-			for range 400 {
-				w.step()
-				if b.Failed() {
-					b.Fatalf("walk %d, step %d", seed, w.steps)
-				}
-			}
-			granted, refused = granted+w.granted, refused+w.refused
-		}
-		if granted == 0 || refused == 0 {
-			b.Errorf("%d admissions were granted and %d refused: the walks prove nothing", granted, refused)
-		}
-	})
+	onStores(t, func(b *bench) { walk(b, walks, 1) }, false)
+	onClusters(t, func(b *bench) { walk(b, walks, 2) })
 }
 
-// newWalker makes a walker over three scopes, whose limits differ so that they do not refuse together. Where that makes
-// a difference each has a home of its own, but for the first two.
-func newWalker(b *bench, seed int) *walker {
+// walk takes so many walks over scopes at so many homes.
+func walk(b *bench, walks, homes int) {
+	granted, refused := 0, 0
+	for seed := range walks {
+		w := newWalker(b, seed, homes)
+		for range 400 {
+			w.step()
+			if b.Failed() {
+				b.Fatalf("walk %d, step %d", seed, w.steps)
+			}
+		}
+		granted, refused = granted+w.granted, refused+w.refused
+	}
+	if granted == 0 || refused == 0 {
+		b.Errorf("%d admissions were granted and %d refused: the walks prove nothing", granted, refused)
+	}
+}
+
+// newWalker makes a walker over three scopes, whose limits differ so that they do not refuse together. Of three homes each
+// has one, of two the first two share one.
+func newWalker(b *bench, seed, homes int) *walker {
 	w := &walker{bench: b, rnd: rand.New(rand.NewPCG(uint64(seed), 1)), spent: map[spentOn]int64{}, writer: fmt.Sprint("w", seed)}
 	for i, kind := range []string{KindKey, KindTeam, "user"} {
 		limits := config.Limits{
 			Budgets: []config.Budget{usd(walkAmount, config.Hour), {Unit: config.Requests, Amount: 1 << 40, Per: config.Minute}},
 			RPM:     rate(1 << 40), TPM: rate(1 << 40), Parallel: rate(int64(50 - 22*i)),
 		}
-		home := fmt.Sprint("h", seed)
-		if kind == "user" && b.limiter.clustered {
-			home = fmt.Sprint("g", seed)
-		}
+		home := fmt.Sprintf("h%d-%d", max(0, i+homes-3), seed)
 		w.scopes = append(w.scopes, NewScope("tg", Owner{Kind: kind, ID: fmt.Sprint(kind, seed), Home: home, Limits: limits, Zone: time.UTC}))
 	}
 	b.ms = start + 1_000_000
+	b.limiter.pause = func(time.Duration) {} // nobody else gives anything back meanwhile
 	return w
 }
 

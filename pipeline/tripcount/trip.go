@@ -18,6 +18,9 @@ type Trip struct {
 	Commands [][]string
 	// At is when the first command was read whole.
 	At time.Time
+	// Ended is when the last reply was about to be passed on; zero until then. What the client sends in answer to it comes
+	// later.
+	Ended time.Time
 	// Bytes is the size of the commands on the wire; ReplyBytes that of the replies passed on so far.
 	Bytes, ReplyBytes int
 	// Done says that every command was answered and the answers were passed on.
@@ -66,7 +69,9 @@ func (r *record) reply(open *Trip, size int, last bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	open.ReplyBytes += size
-	open.Done = open.Done || last
+	if last {
+		open.Done, open.Ended = true, time.Now()
+	}
 }
 
 // snapshot copies the trips of a category.

@@ -3,19 +3,11 @@ package roundtrips
 import (
 	"context"
 	"fmt"
-	"net"
 	"slices"
 	"strings"
 	"time"
 
-	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
-
-	"github.com/tollgate-proxy/tollgate/extproc"
 	"github.com/tollgate-proxy/tollgate/extproc/envoysim"
-	"github.com/tollgate-proxy/tollgate/governance"
-	"github.com/tollgate-proxy/tollgate/pipeline"
 	"github.com/tollgate-proxy/tollgate/pipeline/tripcount"
 )
 
@@ -25,41 +17,39 @@ type Shape struct {
 	Store        string `json:"store"`         // the kind of Redis
 	Before       int    `json:"before"`        // waited for before the upstream is called, or the answer given
 	WaitedAfter  int    `json:"waited_after"`  // waited for after it
-	WrittenAfter int    `json:"written_after"` // written when the stream has closed; nobody waits
+	WrittenAfter int    `json:"written_after"` // written, most of it when the stream has closed, to any one server at most; nobody waits
 	LiteLLM      string `json:"litellm"`       // the peer's published figure for that shape; "" when it has none: before its rework -> after it
-	// Trips are the commands of each trip, in order.
+	// Trips are the commands of each trip, those that are waited for first; of several servers at the same time together.
 	Trips [][]string `json:"-"`
 }
 
-// quiet is how long nothing may pass before a count is taken.
-const quiet = 60 * time.Millisecond
-
-// bench is the filter on a Redis behind a counting proxy.
-type bench struct {
-	proxy  *tripcount.Proxy
-	gate   *governance.Gate
-	client extprocv3.ExternalProcessorClient
-	ends   []func()
+// Redis is what is measured on.
+type Redis struct {
+	// Addr is a server's "host:port" or unix:/path. Its keys with the prefix of a run are left to run out, and it is made
+	// to forget its scripts.
+	Addr string
+	// Cluster are the proxies before the nodes of a Redis Cluster, each of which announces its proxy's port as its own.
+	// Without them no cluster is measured on.
+	Cluster []*tripcount.Proxy
 }
 
-// Measure counts every shape on the Redis at addr ("host:port"), whose keys with the prefix of this run it leaves to run
-// out. progress, when given, is told the name of each shape before it is measured.
-func Measure(ctx context.Context, addr string, progress func(string)) ([]Shape, error) {
+// Measure counts every shape. progress, when given, is told the name of each shape before it is measured.
+func Measure(ctx context.Context, r Redis, progress func(string)) ([]Shape, error) {
 	var list []Shape
-	for _, st := range stores() {
-		measured, err := st.measure(ctx, addr, progress)
+	for _, st := range stores(r) {
+		measured, err := st.measure(ctx, progress)
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("%s: %w", st.name, err)
 		}
 		list = append(list, measured...)
 	}
 	return list, nil
 }
 
-func (st store) measure(ctx context.Context, addr string, progress func(string)) ([]Shape, error) {
-	b, err := st.open(addr)
+func (st store) measure(ctx context.Context, progress func(string)) ([]Shape, error) {
+	b, err := st.open()
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", st.name, err)
+		return nil, err
 	}
 	defer b.close()
 	var list []Shape
@@ -72,87 +62,71 @@ func (st store) measure(ctx context.Context, addr string, progress func(string))
 			return nil, fmt.Errorf("%s: %w", c.name, err)
 		}
 		s.Store = st.name
+		if st.name == standalone {
+			s.LiteLLM = published[c.name]
+		}
 		list = append(list, s)
 	}
 	return list, nil
 }
 
-func newBench(addr string) (b *bench, err error) {
-	b = &bench{}
-	defer func() {
-		if err != nil {
-			b.close()
-		}
-	}()
-	if b.proxy, err = tripcount.New(addr); err != nil {
-		return nil, err
-	}
-	b.ends = append(b.ends, b.proxy.Close)
-	backend, err := pipeline.Open(pipeline.Options{URL: b.proxy.URL(), Deadline: 2 * time.Second})
-	if err != nil {
-		return nil, err
-	}
-	b.ends = append(b.ends, func() { _ = backend.Close() })
-	if err := backend.Ping(context.Background()); err != nil {
-		return nil, err
-	}
-	if b.gate, err = governance.New(governance.Options{Config: configuration(), Counters: backend}); err != nil {
-		return nil, err
-	}
-	b.ends = append(b.ends, func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-		defer cancel()
-		_ = b.gate.Close(ctx)
-	})
-	return b, b.serve()
-}
-
-// serve starts the ext_proc server and connects to it.
-func (b *bench) serve() error {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return fmt.Errorf("listen: %w", err)
-	}
-	s := grpc.NewServer()
-	extproc.New(b.gate, nil).Register(s)
-	go func() { _ = s.Serve(l) }() // until it is stopped
-	b.ends = append(b.ends, s.Stop)
-	conn, err := grpc.NewClient(l.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		return fmt.Errorf("connect: %w", err)
-	}
-	b.ends = append(b.ends, func() { _ = conn.Close() })
-	b.client = extprocv3.NewExternalProcessorClient(conn)
-	return nil
-}
-
-func (b *bench) close() {
-	for _, end := range slices.Backward(b.ends) {
-		end()
-	}
-}
+// attempts bounds how often a request is sent that must find the process told of something: messages take their time.
+const attempts = 10
 
 // measure warms a shape up, then counts one request of it.
 func (b *bench) measure(ctx context.Context, c shape) (Shape, error) {
 	for n := range c.warm {
+		if err := c.prepared(ctx, b, n); err != nil {
+			return Shape{}, err
+		}
 		if _, err := envoysim.Exchange(ctx, b.client, c.request(n), answer); err != nil {
 			return Shape{}, err
 		}
 	}
+	for n := range attempts {
+		b.count() // what the last request writes is no part of the next one
+		if err := c.prepared(ctx, b, c.warm+n); err != nil {
+			return Shape{}, err
+		}
+		if s, err := b.once(ctx, c, c.warm+n); err != nil || c.first == "" || s.begins(c.first) {
+			return s, err
+		}
+	}
+	return Shape{}, fmt.Errorf("no first trip of %d has a %q: not the shape that was to be measured", attempts, c.first)
+}
+
+// prepared makes the nth request of a shape what it is.
+func (c shape) prepared(ctx context.Context, b *bench, n int) error {
+	if c.prepare == nil {
+		return nil
+	}
+	return c.prepare(ctx, b, n)
+}
+
+// begins says whether a command of the first trip has the text in it.
+func (s Shape) begins(text string) bool {
+	return len(s.Trips) > 0 && strings.Contains(strings.Join(s.Trips[0], " "), text)
+}
+
+// once counts the nth request of a shape.
+func (b *bench) once(ctx context.Context, c shape, n int) (Shape, error) {
 	b.count()
-	b.proxy.Reset()
-	s := Shape{Name: c.name, LiteLLM: published[c.name]}
+	for _, p := range b.proxies {
+		p.Reset()
+	}
+	b.delay(apart)
+	defer b.delay(0)
+	s := Shape{Name: c.name}
 	called := false
-	got, err := envoysim.Exchange(ctx, b.client, c.request(c.warm), func(r *envoysim.Request) *envoysim.Answer {
+	before, waited := 0, 0 // as many of the trips
+	got, err := envoysim.Exchange(ctx, b.client, c.request(n), func(r *envoysim.Request) *envoysim.Answer {
 		called = true
-		s.Before = len(b.count())
+		before = len(b.count())
 		return answer(r)
 	}, func() {
-		n := len(b.count())
-		if called {
-			s.WaitedAfter = n - s.Before
-		} else {
-			s.Before = n
+		waited = len(b.count())
+		if !called {
+			before = waited
 		}
 	})
 	if err != nil {
@@ -161,47 +135,25 @@ func (b *bench) measure(ctx context.Context, c shape) (Shape, error) {
 	if got.Status != c.status || called != c.upstream {
 		return Shape{}, fmt.Errorf("status %d, upstream called %t: not the shape that was to be measured: %s", got.Status, called, got.Body())
 	}
-	s.Trips = b.count()
-	s.WrittenAfter = len(s.Trips) - s.Before - s.WaitedAfter
+	trips := b.count()
+	first, written := splitWritten(trips[:before])
+	then, more := splitWritten(trips[before:waited])
+	written = slices.Concat(written, more, trips[waited:])
+	s.Before, s.WaitedAfter, s.WrittenAfter = len(waits(first)), len(waits(then)), mostOfOne(written)
+	for _, list := range [][]trip{first, then, written} {
+		for _, w := range waits(list) {
+			s.Trips = append(s.Trips, w.commands())
+		}
+	}
 	return s, nil
 }
 
-// count waits until nothing passes any more and returns the commands of each trip, but for those of the process' own
-// upkeep, which belong to no request.
-func (b *bench) count() [][]string {
-	time.Sleep(quiet) // what nobody should send has its chance
-	for n := 0; n < 5000 && b.gate.Pending() > 0; n++ {
-		time.Sleep(time.Millisecond)
+// delay makes the trips of several servers so long that those of one wait overlap.
+func (b *bench) delay(d time.Duration) {
+	if len(b.proxies) < 2 {
+		return
 	}
-	b.proxy.WaitQuiet(quiet)
-	var list [][]string
-	for _, t := range b.proxy.Trips() {
-		var names []string
-		for _, cmd := range t.Commands {
-			names = append(names, describe(cmd))
-		}
-		if !upkeep(t.Commands) {
-			list = append(list, names)
-		}
+	for _, p := range b.proxies {
+		p.Delay(d)
 	}
-	return list
-}
-
-func upkeep(commands [][]string) bool {
-	return slices.ContainsFunc(commands, func(cmd []string) bool {
-		return strings.EqualFold(cmd[0], "script") || strings.EqualFold(cmd[0], "info") || len(cmd) > 1 && strings.HasSuffix(cmd[1], ":replicas")
-	})
-}
-
-// describe is a command by its name and its first key.
-func describe(cmd []string) string {
-	name := strings.ToUpper(cmd[0])
-	key := 1
-	if name == "EVALSHA" || name == "EVAL" {
-		key = 3
-	}
-	if len(cmd) > key {
-		return name + " " + cmd[key]
-	}
-	return name
 }

@@ -1,6 +1,7 @@
 package roundtrips
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -12,27 +13,40 @@ import (
 
 	"github.com/tollgate-proxy/tollgate/extproc/envoysim"
 	"github.com/tollgate-proxy/tollgate/governance/config"
+	"github.com/tollgate-proxy/tollgate/governance/identity"
+	"github.com/tollgate-proxy/tollgate/governance/limit"
 )
 
 // store is one kind of Redis, with the shapes that are measured on it.
 type store struct {
 	name   string // the JSON field store
-	open   func(addr string) (*bench, error)
+	open   func() (*bench, error)
 	shapes []shape
 }
 
+// standalone is the kind that the peer's figures are of.
+const standalone = "standalone"
+
 // stores are all that is measured. A kind of Redis is added here, a shape to one of the lists.
-func stores() []store {
-	return []store{
-		{name: "standalone", open: newBench, shapes: slices.Concat(chats(), cacheHits(), refusals())},
+func stores(r Redis) []store {
+	every := slices.Concat(chats(), cacheHits(), refusals(), rows(), cold())
+	list := []store{
+		{name: standalone, open: func() (*bench, error) { return newBench(r.Addr, 1) }, shapes: every},
+		{name: "counters, cache apart", open: func() (*bench, error) { return newBench(r.Addr, 2) }, shapes: slices.Concat(chats()[:1], cacheHits()[:1])},
 	}
+	if len(r.Cluster) > 0 {
+		list = append(list, store{name: "cluster", open: func() (*bench, error) { return newClusterBench(r.Cluster) }, shapes: every})
+	}
+	return list
 }
 
 // shape is one kind of request to be measured.
 type shape struct {
 	name     string
-	warm     int                          // requests sent before the one that counts
-	request  func(n int) envoysim.Request // the nth; the one that counts is the last
+	warm     int                                              // requests sent before the one that counts
+	prepare  func(ctx context.Context, b *bench, n int) error // comes before the nth request; nil: nothing
+	request  func(n int) envoysim.Request                     // the nth; the one that counts is the last
+	first    string                                           // is in a command of the first trip, else the request is sent again; "": whatever is
 	status   int
 	upstream bool // is called
 }
@@ -50,6 +64,7 @@ var published = map[string]string{
 const (
 	governedKey = "sk-roundtrips-governed" // budgets, rpm, tpm, parallel, of key and team
 	tightKey    = "sk-roundtrips-tight"    // one request a minute
+	rowKey      = "sk-roundtrips-row"      // as the governed one, but from Redis
 )
 
 // chats are granted, and call the upstream.
@@ -85,11 +100,51 @@ func refusals() []shape {
 	}
 }
 
-// different asks something new each time.
-func different(key, model string, stream bool) func(int) envoysim.Request {
-	return func(n int) envoysim.Request {
-		return chat(key, model, stream, fmt.Sprintf("question %d to %s, streaming %t", n, model, stream))
+// rows are granted, to keys that come from Redis with the team, org and user that they belong to.
+func rows() []shape {
+	granted := func(s shape) shape {
+		s.warm, s.status, s.upstream = 2, 200, true
+		return s
 	}
+	return []shape{
+		granted(shape{
+			name: "chat, identities expired", request: different(rowKey, "usage", false), first: identityCopy,
+			prepare: func(ctx context.Context, b *bench, n int) error {
+				if n == 0 {
+					return b.put(ctx, identities(rowKey, 1)...)
+				}
+				return b.expire(ctx)
+			},
+		}),
+		granted(shape{
+			name: "chat, identities changed", request: different(rowKey, "usage", true), first: identityCopy,
+			prepare: func(ctx context.Context, b *bench, n int) error { return b.put(ctx, identities(rowKey, int64(n+2))...) },
+		}),
+		granted(shape{
+			name:    "chat, key unknown to memory",
+			request: func(n int) envoysim.Request { return different(numbered(n), "shuffle", false)(n) },
+			prepare: func(ctx context.Context, b *bench, n int) error { return b.put(ctx, identities(numbered(n), 100)...) },
+		}),
+	}
+}
+
+// identityCopy is in the key of an identity's copy, and in no other.
+const identityCopy = ":i:"
+
+// numbered is the secret of a key that is used once.
+func numbered(n int) string { return fmt.Sprint(rowKey, "-", n) }
+
+// cold is a request whose scripts Redis has lost.
+func cold() []shape {
+	return []shape{{
+		name: "chat, scripts lost", warm: 1, request: different(governedKey, "shuffle", true), status: 200, upstream: true,
+		prepare: func(ctx context.Context, b *bench, _ int) error { return b.forget(ctx) },
+	}}
+}
+
+// different asks something new each time, which no other shape has had answered.
+func different(key, model string, stream bool) func(int) envoysim.Request {
+	return func(int) envoysim.Request { return chat(key, model, stream, "question "+uuid.NewString()) }
 }
 
 // same asks what has been answered.
@@ -144,14 +199,7 @@ func configuration() *config.Config {
 	for _, strategy := range []string{"usage", "shuffle"} {
 		cfg.Models = append(cfg.Models, config.Model{Name: strategy, Strategy: strategy, Deployments: deployments(strategy)})
 	}
-	dollars := func(per config.Period) config.Budget {
-		return config.Budget{Unit: config.USD, Amount: 1_000_000_000_000, Per: per}
-	}
-	limits := config.Limits{
-		Budgets: []config.Budget{dollars(config.Day), dollars(config.Month)},
-		RPM:     rate(100_000), TPM: rate(100_000_000), Parallel: rate(1000),
-	}
-	tight := limits
+	limits, tight := governed(), governed()
 	tight.RPM = rate(1)
 	cfg.Teams = []config.Team{{ID: "team", Scope: config.Scope{Limits: limits}}}
 	cfg.Keys = []config.Key{
@@ -159,6 +207,32 @@ func configuration() *config.Config {
 		{ID: "tight", SecretSHA256: hash(tightKey), Team: "team", Scope: config.Scope{Limits: tight}},
 	}
 	return cfg
+}
+
+// governed are the limits of the keys and teams.
+func governed() config.Limits {
+	dollars := func(per config.Period) config.Budget {
+		return config.Budget{Unit: config.USD, Amount: 1_000_000_000_000, Per: per}
+	}
+	return config.Limits{
+		Budgets: []config.Budget{dollars(config.Day), dollars(config.Month)},
+		RPM:     rate(100_000), TPM: rate(100_000_000), Parallel: rate(1000),
+	}
+}
+
+// identities are a key of Redis, last, and what it belongs to.
+func identities(secret string, revision int64) []*identity.Row {
+	scope := config.Scope{Limits: governed()}
+	org := limit.Home("org", "rows")
+	parts := []*identity.Row{
+		{Kind: identity.KindOrg, ID: "rows", Revision: revision, Home: org, Data: &config.Org{ID: "rows"}},
+		{Kind: identity.KindTeam, ID: "rows", Revision: revision, Home: org, Data: &config.Team{ID: "rows", Org: "rows", Scope: scope}},
+		{Kind: identity.KindUser, ID: "rows", Revision: revision, Home: limit.Home("user", "rows"), Data: &config.User{ID: "rows"}},
+	}
+	key := &config.Key{ID: secret, SecretSHA256: hash(secret), Team: "rows", User: "rows", Scope: scope}
+	return append(parts, &identity.Row{
+		Kind: identity.KindKey, ID: key.ID, Revision: revision, Home: org, Secret: key.SecretSHA256, Data: key, Parts: parts,
+	})
 }
 
 func rate(n int64) *config.Rate { return &config.Rate{Limit: n} }

@@ -123,6 +123,46 @@ func TestSentAtMostOnce(t *testing.T) {
 	}
 }
 
+// The first command on a connection is sent once too. A proxy that accepts and hangs up has sent nothing on: that is tried
+// once more, and a deferred write waits for it.
+func TestFreshConnections(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	proxy := redistest.NewProxy(t, server.Addr())
+	for range 10 {
+		server.Client().Del(t.Context(), "n")
+		b, err := pipeline.Open(pipeline.Options{URL: proxy.URL(), Deadline: 5 * time.Second, Eval: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		proxy.CutAfter(is("eval"))
+		_, err = pipeline.Eval(b.Batch("r"), "o", integer, count, []string{"n"}).Get(t.Context())
+		if !errors.Is(err, pipeline.ErrUnavailable) {
+			t.Errorf("a lost reply gave %v", err)
+		}
+		if n := server.Client().Get(t.Context(), "n").Val(); n != "1" {
+			t.Fatalf("executed %s times, want 1", n)
+		}
+		_ = b.Close()
+	}
+	b, err := pipeline.Open(pipeline.Options{URL: proxy.URL()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = b.Close() })
+	proxy.Refuse(true)
+	d := pipeline.NewDeferred(b, pipeline.DeferredOptions{})
+	w := d.Writes()
+	w.Do("copy", "SET", "copy", "x")
+	w.Close()
+	time.Sleep(50 * time.Millisecond) // it is tried
+	proxy.Refuse(false)
+	drain(t, d)
+	if s := d.Stats(); s.Dropped != 0 || server.Client().Get(t.Context(), "copy").Val() != "x" {
+		t.Errorf("a write that never left was dropped: %+v", s)
+	}
+}
+
 func TestRefusedConnectionIsTriedOnceMore(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)

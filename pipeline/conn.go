@@ -45,8 +45,9 @@ const lateGrace = time.Millisecond
 // not executed.
 type conn struct {
 	net.Conn
-	raw  syscall.Conn
-	sent atomic.Bool // bytes have been written since the last read
+	raw   syscall.Conn
+	sent  atomic.Bool // bytes have been written since the last read
+	heard atomic.Bool // anything has been read
 }
 
 // SyscallConn lets go-redis peek whether an idle connection was closed by the server.
@@ -70,8 +71,14 @@ func (c *conn) Read(b []byte) (int, error) {
 	if n == 0 && errors.Is(err, os.ErrDeadlineExceeded) && c.SetReadDeadline(time.Now().Add(lateGrace)) == nil {
 		n, err = c.Conn.Read(b)
 	}
-	if n > 0 {
+	switch {
+	case n > 0:
 		c.sent.Store(false)
+		c.heard.Store(true)
+	case err != nil && !c.heard.Load():
+		// go-redis greets first, and sends commands when that was answered: here none was. A proxy in front of a server
+		// that is away accepts, and hangs up.
+		err = fmt.Errorf("%w: %w", errNotWritten, err)
 	}
 	return n, err
 }

@@ -72,7 +72,7 @@ type Gate struct {
 	stopped sync.WaitGroup
 }
 
-// New makes a gate and starts its upkeep; Close ends it.
+// New makes a gate and starts its upkeep; Close ends it. It waits up to a second for Redis to take the scripts.
 func New(opt Options) (*Gate, error) {
 	table, err := price.Builtin()
 	if err != nil {
@@ -113,7 +113,8 @@ func New(opt Options) (*Gate, error) {
 		})
 		g.stopped.Go(func() { g.rows.Watch(ctx) })
 	}
-	g.stopped.Go(func() { g.upkeep(ctx) })
+	loaded := g.load(ctx) // before the first request, which would pay for it
+	g.stopped.Go(func() { g.upkeep(ctx, loaded) })
 	return g, nil
 }
 

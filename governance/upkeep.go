@@ -5,11 +5,11 @@ import (
 	"time"
 )
 
-// upkeep renews leases, keeps count of the live replicas and watches Redis' memory until ctx ends.
-func (g *Gate) upkeep(ctx context.Context) {
+// upkeep renews leases, keeps count of the live replicas and watches Redis' memory until ctx ends. loaded says whether the
+// scripts are in Redis.
+func (g *Gate) upkeep(ctx context.Context, loaded bool) {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
-	loaded := g.load(ctx)
 	g.lookForRoom(ctx)
 	answering := true
 	for n := 0; ; n++ {

@@ -263,11 +263,14 @@ func (n *node) checkMemoryPolicy(ctx context.Context) error {
 	return nil
 }
 
-// Load puts scripts into the servers' caches, so that the first request does not pay for it. Failing is harmless.
+// Load puts scripts into the servers' caches, so that the first request does not pay for it. Failing is harmless. It waits
+// no longer than a second for all, or the deadline where that is more.
 func (b *Backend) Load(ctx context.Context, scripts ...*Script) error {
 	if b.eval {
 		return nil
 	}
+	ctx, cancel := context.WithTimeout(ctx, max(b.deadline, time.Second))
+	defer cancel()
 	var errs []error
 	for _, n := range b.nodes(ctx) {
 		p := n.client.Load().Pipeline()

@@ -31,7 +31,7 @@ type Options struct {
 	Deadline time.Duration
 	// Eval sends whole scripts, for servers that forbid EVALSHA.
 	Eval bool
-	// PoolSize is the number of connections to each server. Zero means 12: a few trips at a time carry all requests.
+	// PoolSize is the greatest number of connections to each server. Zero means 24: a few trips at a time carry all requests.
 	PoolSize int
 	// MaxValue bounds an argument, in bytes. Zero means 512 MB, what Redis accepts; a larger one costs the connection, so
 	// it is refused before it is sent.
@@ -88,7 +88,7 @@ func open(t *target, opt Options, dialect int) *Backend {
 	}
 	size := opt.PoolSize
 	if size <= 0 {
-		size = 3 * maxSenders
+		size = poolSize
 	}
 	dial := dialer(t.tls)
 	b := &Backend{settings: s, target: t}
@@ -131,6 +131,9 @@ func (t *target) options(addr string, dial dialFunc, size int) *redis.Options {
 		PoolSize: size, PipelinePoolSize: -1, MaintNotificationsConfig: noNotices(),
 	}
 }
+
+// poolSize is how many connections a server may need: those of trips, and a few of flushes, probes and upkeep.
+const poolSize = maxSenders + maxLate + 4
 
 // lastTimeout bounds reads and writes that no context bounds.
 const lastTimeout = 35 * time.Second

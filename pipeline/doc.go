@@ -15,17 +15,24 @@
 // # Concurrent callers share trips
 //
 // A lone caller sends its batch on its own goroutine. Callers that arrive while a few trips are under way gather, and leave
-// together with the next one. The deadline bounds the wait for the server, not for a turn. What a batch of three commands
+// together with the next one: four to a server that is near, sixteen to one whose trips spend their time on the way. The deadline bounds the wait for the server, not for a turn. What a batch of three commands
 // costs, in microseconds, when each caller has a pipeline and a connection of its own (alone), through go-redis'
 // AutoPipeline in full duplex (auto) and here (shared); go test -bench Sharing, one run on two cores that client, server
 // and the proxy which adds the round-trip time share:
 //
 //	round trip   callers     1     16    128    512
-//	none         alone
-//	             auto
-//	             shared
+//	none         alone      56     22     17     25
+//	             auto       80     14      6      6
+//	             shared     69     18      5      5
+//	0.5 ms       alone    1255    102     72     70
+//	             auto     1285    101     25     12
+//	             shared   1320    116     28     13
+//	2 ms         alone    2462    212     66     77
+//	             auto     2530    179     31     17
+//	             shared   2446    201     44     16
 //
-// AutoPipeline is not used although it is quick: it sends again what may have been executed.
+// A lone caller's figures differ by as much from run to run. AutoPipeline is not used although it is quick: it
+// sends again what may have been executed.
 //
 // # Sent at most once
 //

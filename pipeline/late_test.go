@@ -71,8 +71,8 @@ func TestLateRepliesReachTheirOwners(t *testing.T) {
 				})
 			}
 			wg.Wait()
-			if n := proxy.Connections(); n > 12 {
-				t.Errorf("%d connections, 12 may be open", n)
+			if n := proxy.Connections(); n > 24 {
+				t.Errorf("%d connections, 24 may be open", n)
 			}
 			eventually(t, "the late replies of a round", func() bool { // so that too many are never late together
 				n := server.Client().SCard(t.Context(), "ran").Val()
@@ -138,8 +138,8 @@ func TestStallIsBounded(t *testing.T) {
 			})
 		}
 		wg.Wait()
-		if n := proxy.Connections(); n > 12 {
-			t.Errorf("%d connections, 12 may be open", n)
+		if n := proxy.Connections(); n > 24 {
+			t.Errorf("%d connections, 24 may be open", n)
 		}
 		proxy.Stall(false)
 		eventually(t, "the server", func() bool {
@@ -210,8 +210,8 @@ func TestServerThatIsStopped(t *testing.T) {
 		if most := 3 + 4 + int64(took/(250*time.Millisecond)) + 1; trips > most {
 			t.Errorf("%d trips in %s, at most %d", trips, took, most)
 		}
-		if n := proxy.Connections(); n > 12 {
-			t.Errorf("%d connections, 12 may be open", n)
+		if n := proxy.Connections(); n > 24 {
+			t.Errorf("%d connections, 24 may be open", n)
 		}
 		server.Resume()
 		resumed = true

@@ -9,11 +9,14 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Bounds of merging. A few trips under way keep the server busy while the next are gathered; more would only queue in
-// it. A trip stays small enough that a server which is merely busy answers within the deadline.
+// Bounds of merging. A few trips under way keep a server busy that is near while the next are gathered; more would only
+// queue in it. Where a trip spends its time on the way, more of them are under way, so that few wait for a turn. A trip
+// stays small enough that a server which is merely busy answers within the deadline.
 const (
-	maxSenders = 4
-	maxMerged  = 64 // batches a trip
+	nearSenders = 4
+	maxSenders  = 16
+	near        = 300 * time.Microsecond // a trip to a server in the same machine or rack
+	maxMerged   = 64                     // batches a trip
 )
 
 // Bounds of trips that are late. Their callers have gone on without them; they are read to the end, so that what arrives
@@ -24,7 +27,7 @@ const (
 )
 
 // merger lets the batches of concurrent requests share trips to a server. A batch that finds a place leaves at once;
-// batches that come while maxSenders trips are under way gather, and leave together with the next one.
+// batches that come while as many trips are under way as may be gather, and leave together with the next one.
 //
 // So the deadline bounds the wait for the server, not the wait for a turn: a burst that the server works off is late, but
 // served, and a server that does not answer fails the trips under way and, by the breaker, all that wait.
@@ -80,7 +83,11 @@ func (n *node) enter(s *share) bool {
 	m := &n.merger
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.senders >= maxSenders {
+	most := maxSenders
+	if n.pace.Load() < int64(near) {
+		most = nearSenders
+	}
+	if m.senders >= most {
 		m.waiting = append(m.waiting, s)
 		return false
 	}
@@ -93,9 +100,17 @@ const slowFor = 10 * time.Second
 
 func (n *node) slow(now time.Time) bool { return now.UnixNano() < n.slowUntil.Load() }
 
-// took notes how long a trip was.
+// took notes how long a trip was. The pace follows the quickest at once and the others slowly: those wait for the server,
+// or for a connection, and that says nothing about the way to it.
 func (n *node) took(began time.Time) {
-	if now := time.Now(); now.Sub(began) >= n.deadline/2 {
+	now := time.Now()
+	took, pace := now.Sub(began), n.pace.Load()
+	if int64(took) > pace && pace > 0 {
+		n.pace.Store(pace + (int64(took)-pace)/64)
+	} else {
+		n.pace.Store(int64(took))
+	}
+	if took >= n.deadline/2 {
 		n.slowUntil.Store(now.Add(slowFor).UnixNano())
 	}
 }

@@ -31,6 +31,7 @@ type node struct {
 	late    atomic.Int32 // trips whose callers have gone
 
 	slowUntil atomic.Int64 // in unix nanoseconds
+	pace      atomic.Int64 // how long trips take, in nanoseconds
 	unused    time.Time    // since when no slot is its; guarded by the cluster
 }
 

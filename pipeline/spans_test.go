@@ -77,7 +77,7 @@ func TestSharedTripIsEachOnesSpan(t *testing.T) {
 		}
 		batch.send(ctx)
 	}
-	for i := range maxSenders {
+	for i := range nearSenders {
 		ask(t.Context(), fmt.Sprint("first", i), []any{"PING"})
 	}
 	var parents []trace.SpanContext

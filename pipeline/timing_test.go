@@ -116,7 +116,7 @@ func withClock(t *testing.T, test func(*testing.T, *scripted, *Backend)) {
 		server := &scripted{begun: time.Now()}
 		s := &settings{deadline: 100 * time.Millisecond, maxValue: 1 << 20, keepLate: true}
 		s.connect = func(addr string) *redis.Client {
-			o := (&target{network: "tcp"}).options(addr, server.dial, 3*maxSenders)
+			o := (&target{network: "tcp"}).options(addr, server.dial, poolSize)
 			o.PoolTimeout = s.deadline
 			return redis.NewClient(o)
 		}

@@ -14,8 +14,9 @@
 //
 // # Concurrent callers share trips
 //
-// A lone caller sends its batch on its own goroutine. Callers that arrive while a few trips are under way gather, and leave
-// together with the next one: four to a server that is near, sixteen to one whose trips spend their time on the way. The deadline bounds the wait for the server, not for a turn. What a batch of three commands
+// A lone caller sends its batch on its own goroutine. Callers that arrive while a few trips are under way gather (four to a
+// server that is near, sixteen to one whose trips spend their time on the way), and leave together with the next one. The
+// deadline bounds the wait for the server, not for a turn. What a batch of three commands
 // costs, in microseconds, when each caller has a pipeline and a connection of its own (alone), through go-redis'
 // AutoPipeline in full duplex (auto) and here (shared); go test -bench Sharing, one run on two cores that client, server
 // and the proxy which adds the round-trip time share:

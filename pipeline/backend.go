@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
 	"time"
 
@@ -249,19 +248,13 @@ func (b *Backend) CheckMemoryPolicy(ctx context.Context) error {
 }
 
 func (n *node) checkMemoryPolicy(ctx context.Context) error {
-	info, err := n.client.Load().Info(ctx, "memory").Result()
-	if err != nil {
-		if isReply(err) {
-			return nil
-		}
+	info, err := n.memoryInfo(ctx)
+	if errors.Is(err, ErrUnavailable) {
 		n.inTrouble()
-		return unavailable(err)
+		return err
 	}
-	for line := range strings.Lines(info) {
-		policy, ok := strings.CutPrefix(strings.TrimSpace(line), "maxmemory_policy:")
-		if ok && policy != "noeviction" {
-			return fmt.Errorf("%w (it is %s)", ErrEvicts, policy)
-		}
+	if policy, told := info["maxmemory_policy"]; told && policy != "noeviction" {
+		return fmt.Errorf("%w (it is %s)", ErrEvicts, policy)
 	}
 	return nil
 }

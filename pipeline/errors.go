@@ -36,12 +36,12 @@ var notExecuted = []string{
 	"MASTERDOWN ",  // a replica without its master
 	"CLUSTERDOWN ", // no slot map
 	"MOVED ", "ASK ", "TRYAGAIN ",
-	"BUSY ",              // another client's script runs on and on
-	"NOREPLICAS ",        // writes are stopped because too few replicas follow
-	"NOAUTH ", "NOPERM ", // judged before the command; a script that may not call one has another error
-	"MISCONF ", // writes are stopped because snapshots fail
-	"OOM ",     // full, and the policy is noeviction; judged before the first command of a script
-	"GAP ",     // a write that is applied once, when the one before it has not run; see NewOnce
+	"BUSY ",       // another client's script runs on and on
+	"NOREPLICAS ", // writes are stopped because too few replicas follow
+	"NOPERM ",     // judged before the command; a script that may not call one has another error
+	"MISCONF ",    // writes are stopped because snapshots fail
+	"OOM ",        // full, and the policy is noeviction; judged before the first command of a script
+	"GAP ",        // a write that is applied once, when the one before it has not run; see NewOnce
 }
 
 // NotExecuted says whether err is a reply that proves that the command was not executed, so that sending it once more

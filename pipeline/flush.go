@@ -94,11 +94,9 @@ func (d *Deferred) work(o *outbox) {
 		if legs == nil {
 			return
 		}
-		switch d.flush(o, legs) {
-		case progress:
+		if d.flush(o, legs) {
 			pause = firstPause
 			continue
-		case hold:
 		}
 		select {
 		case <-d.ctx.Done():
@@ -140,31 +138,23 @@ func (d *Deferred) take(o *outbox) []leg {
 	return legs
 }
 
-// outcome is what a flush came to, for whoever decides on a pause.
-type outcome int
-
-const (
-	hold     outcome = iota // nothing was answered: the server is away, or does not take writes
-	progress                // something was, or the next attempt is another one
-)
-
 // flush sends the legs as one pipeline. What was not answered stays at the front of its lane.
 //
 // A write whose reply was lost is sent again under its number, which decides whether it is a repetition. A write that
 // provably did not run is too: those behind it in the same flush name its number, and have not run either.
-func (d *Deferred) flush(o *outbox, legs []leg) outcome {
+//
+// It says whether there was progress: something was answered, or the next attempt is another one. Else the server is away,
+// or does not take writes.
+func (d *Deferred) flush(o *outbox, legs []leg) (progress bool) {
 	if o.to != nil {
 		d.send(o.to, legs)
 	}
-	result := hold
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, g := range legs {
-		if d.settle(o, g) {
-			result = progress
-		}
+		progress = d.settle(o, g) || progress
 	}
-	return result
+	return progress
 }
 
 // send executes the legs on a server.

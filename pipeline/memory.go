@@ -47,32 +47,36 @@ func (b *Backend) SharesMemory(other *Backend) bool {
 }
 
 func (n *node) memory(ctx context.Context) (m Memory, err error) {
-	info, err := n.client.Load().Info(ctx, "memory").Result()
+	info, err := n.memoryInfo(ctx)
 	if err != nil {
-		if isReply(err) {
-			return m, err
-		}
-		return m, unavailable(err)
+		return m, err
 	}
-	found := 0
-	for line := range strings.Lines(info) {
-		name, value, _ := strings.Cut(strings.TrimSpace(line), ":")
-		var into *int64
-		switch name {
-		case "used_memory":
-			into = &m.Used
-		case "maxmemory":
-			into = &m.Max
-		default:
-			continue
+	for name, into := range map[string]*int64{"used_memory": &m.Used, "maxmemory": &m.Max} {
+		value, told := info[name]
+		if !told {
+			return m, errors.New("INFO memory lacks used_memory or maxmemory")
 		}
 		if *into, err = strconv.ParseInt(value, 10, 64); err != nil {
-			return m, fmt.Errorf("INFO memory says %s", line)
+			return m, fmt.Errorf("INFO memory says %s:%s", name, value)
 		}
-		found++
-	}
-	if found != 2 {
-		return m, errors.New("INFO memory lacks used_memory or maxmemory")
 	}
 	return m, nil
+}
+
+// memoryInfo is what the server says to INFO memory, by name. The error is its own reply, or wraps [ErrUnavailable].
+func (n *node) memoryInfo(ctx context.Context) (map[string]string, error) {
+	text, err := n.client.Load().Info(ctx, "memory").Result()
+	switch {
+	case isReply(err):
+		return nil, err
+	case err != nil:
+		return nil, unavailable(err)
+	}
+	info := map[string]string{}
+	for line := range strings.Lines(text) {
+		if name, value, ok := strings.Cut(strings.TrimSpace(line), ":"); ok {
+			info[name] = value
+		}
+	}
+	return info, nil
 }
